@@ -17,6 +17,9 @@ use crate::report::{Options, Report};
 
 mod no_kernels;
 
+/// The code of the note that says why the recording without graphs names no kernels.
+pub(crate) const EAGER_TRACE_UNUSED: &str = "eager_trace_unused";
+
 /// Analyzes profiles with one set of rules, costs and report options.
 ///
 /// ```
@@ -210,16 +213,19 @@ impl Advisor {
         };
         if let Some(eager) = &self.eager {
             let found = match_replays(&costed, &eager.costed, &eager.name);
-            let text = match &found {
-                Ok(names) => format!(
-                    "Operators and layers of {} of {} kernels that graphs replay are those of {}, by the order of the kernels; its shapes are not used, but the weights are the same.",
-                    units::count(names.of_kernel.len() as u64),
-                    units::count(names.replayed),
-                    names.file
+            let (code, text) = match &found {
+                Ok(names) => (
+                    "eager_trace",
+                    format!(
+                        "Operators and layers of {} of {} kernels that graphs replay are those of {}, by the order of the kernels; its shapes are not used, but the weights are the same.",
+                        units::count(names.of_kernel.len() as u64),
+                        units::count(names.replayed),
+                        names.file
+                    ),
                 ),
-                Err(why) => format!("{} is {why}.", eager.name),
+                Err(why) => (EAGER_TRACE_UNUSED, format!("{} is {why}.", eager.name)),
             };
-            costed.run.profile.note("eager_trace", text);
+            costed.run.profile.note(code, text);
             hints.replay_names = found.ok();
         }
         if hints.searches.is_empty() && hints.replay_names.is_none() {

@@ -12,7 +12,7 @@ use super::{
     AdviseArgs, Console, Failure, Outcome, ReportArgs, RuleArgs, config, merge, multi_rank, output,
     source,
 };
-use crate::advisor::{Advisor, Analysis, Stage, open};
+use crate::advisor::{Advisor, Analysis, EAGER_TRACE_UNUSED, Stage, open};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::compare;
@@ -504,6 +504,9 @@ fn warnings(costed: &Costed, report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
+    let notes = costed.run.profile.notes.iter();
+    let refused = notes.filter(|note| note.code == EAGER_TRACE_UNUSED);
+    warnings.extend(refused.map(|note| format!("--eager-trace: {}", plain(&note.text))));
     for fault in &report.faults {
         warnings.push(format!(
             "rule {} failed: {}",

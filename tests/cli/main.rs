@@ -12,6 +12,7 @@
 mod commands;
 mod config;
 mod damaged_profiles;
+mod eager_trace;
 mod exit_gates;
 #[cfg(unix)]
 mod github_action;
