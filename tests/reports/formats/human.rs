@@ -90,6 +90,22 @@ fn lowest_savings_are_dropped_first() {
 }
 
 #[test]
+fn findings_lose_their_reasons_before_they_are_left_out() {
+    let report = example();
+    let all = markdown(&report).unwrap().matches("\n### ").count();
+    assert!((3..=10).contains(&all), "{all}");
+    let mut left_out = 0;
+    for room in (1_500..20_000).step_by(500) {
+        let text = markdown_within(&report, room).unwrap();
+        if text.matches("\n### ").count() < all {
+            assert!(!text.contains("**Why:**"), "{room}: {text}");
+            left_out += 1;
+        }
+    }
+    assert!(left_out > 0);
+}
+
+#[test]
 fn charts_show_the_numbers_of_the_tables() {
     let text = markdown(&example()).unwrap();
     assert!(text.contains("\"lm_head\" : 18.6\n"), "{text}");
