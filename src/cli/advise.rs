@@ -35,7 +35,8 @@ pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
 
 /// Merges the options of the configuration into those of the command line.
 pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome {
-    let config = config::load(args.config.config.as_deref())?;
+    let rules = (!args.config.dump_config).then_some(args.rules.paths.as_slice());
+    let config = config::load(args.config.config.as_deref(), rules)?;
     config.fill_console(console);
     config.fill_report(&mut args.report);
     config.fill_rules(&mut args.rules);
@@ -50,7 +51,6 @@ pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome
     if args.config.dump_config {
         return Ok(());
     }
-    config.check_rules(&args.rules.paths)?;
     let read = [
         ("configuration", &args.config.config),
         ("template", &args.report.template),

@@ -45,7 +45,7 @@ Examples:
 Reports are not verified: merge only reports that you trust.";
 
 pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
-    let config = config::load(args.config.as_deref())?;
+    let config = config::load(args.config.as_deref(), None)?;
     config.fill_console(&mut console);
     config.fill_report(&mut args.report);
     config.fill_gates(&mut args.gates);

@@ -31,7 +31,7 @@ Examples:
   pyprof-advise show main.json --baseline old.json   only what is new since another one";
 
 pub(super) fn show(mut args: ShowArgs, mut console: Console) -> Outcome {
-    let config = config::load(args.config.as_deref())?;
+    let config = config::load(args.config.as_deref(), None)?;
     config.fill_console(&mut console);
     config.fill_report(&mut args.report);
     config.fill_gates(&mut args.gates);

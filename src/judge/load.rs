@@ -46,8 +46,11 @@ pub fn embedded(entries: &[(&str, &str)], tested: bool) -> Vec<RuleFile> {
 ///
 /// A single file is `user/<stem>`; in a folder, a file keeps its path: `category/stem`.
 ///
+/// A path that gives no rule id is complained about when the rule is loaded, together with what is wrong
+/// inside the file.
+///
 /// # Errors
-/// Files that cannot be read, and paths that are no rule ids.
+/// Files that cannot be read.
 pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
     let complaints = Complaints::new();
     let mut files = Vec::new();
@@ -111,43 +114,24 @@ fn walk(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, complaints: &Comp
 }
 
 fn take(path: &Path, relative: &Path, files: &mut Vec<RuleFile>, complaints: &Complaints) {
-    let name = path.display().to_string();
     match Source::read(path) {
         Err(complaint) => complaints.push(complaint),
-        Ok(source) => match id_of(relative) {
-            Ok(id) => files.push(RuleFile {
-                id,
-                source,
-                builtin: false,
-                untested: false,
-            }),
-            Err(why) => {
-                complaints.push(Complaint::about_file(
-                    &name,
-                    "this path gives no rule id",
-                    why,
-                ));
-            }
-        },
+        Ok(source) => files.push(RuleFile {
+            id: id_of(relative),
+            source,
+            builtin: false,
+            untested: false,
+        }),
     }
 }
 
-/// The rule id of a path relative to its rule folder.
-///
-/// # Errors
-/// Why the path is no rule id.
-pub fn id_of(relative: &Path) -> Result<String, String> {
+/// The rule id of a path relative to its rule folder; [`check_id`] says whether it is one.
+pub fn id_of(relative: &Path) -> String {
     let plain = relative.with_extension("");
-    let parts: Option<Vec<&str>> = plain.iter().map(|part| part.to_str()).collect();
-    let parts = parts.ok_or("it is not UTF-8")?;
-    let id = match parts.as_slice() {
+    let parts: Vec<_> = plain.iter().map(|part| part.to_string_lossy()).collect();
+    match parts.as_slice() {
         [stem] => format!("{USER}/{stem}"),
-        [category, stem] => format!("{category}/{stem}"),
-        _ => return Err("rules lie in the folder or in one of its category folders".into()),
-    };
-    match check_id(&id) {
-        Some(why) => Err(why),
-        None => Ok(id),
+        parts => parts.join("/"),
     }
 }
 
@@ -156,6 +140,9 @@ pub fn check_id(id: &str) -> Option<String> {
     let Some((category, stem)) = id.split_once('/') else {
         return Some("an id is `category/stem`".into());
     };
+    if stem.contains('/') {
+        return Some("rules lie in the folder or in one of its category folders".into());
+    }
     let known = CATEGORIES.iter().map(|(name, _)| *name).chain([USER]);
     if !known.clone().any(|name| name == category) {
         let near = did_you_mean(category, known.clone());
@@ -179,19 +166,21 @@ mod tests {
 
     #[test]
     fn ids_are_derived_from_paths() {
-        assert_eq!(id_of(Path::new("mine.toml")).unwrap(), "user/mine");
-        assert_eq!(id_of(Path::new("host/sync.toml")).unwrap(), "host/sync");
+        let wrong = |path: &str| check_id(&id_of(Path::new(path)));
+        assert_eq!(id_of(Path::new("mine.toml")), "user/mine");
+        assert_eq!(id_of(Path::new("host/sync.toml")), "host/sync");
+        assert_eq!(wrong("host/sync.toml"), None);
         for bad in [
             "hsot/sync.toml",
             "a/b/c.toml",
             "host/Sync.toml",
             "host/a b.toml",
         ] {
-            assert!(id_of(Path::new(bad)).is_err(), "{bad}");
+            assert!(wrong(bad).is_some(), "{bad}");
         }
         assert!(
-            id_of(Path::new("hots/x.toml"))
-                .unwrap_err()
+            wrong("hots/x.toml")
+                .unwrap()
                 .contains("did you mean `host`")
         );
     }

@@ -39,7 +39,12 @@ pub(super) const MAX_CASES: usize = 256;
 /// Reads one rule file; `None` after complaints.
 pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> Option<Rule> {
     let own = Complaints::new();
-    let rule = Reader::new(file, facts, &own).and_then(Reader::read);
+    let reader = Reader {
+        file,
+        facts,
+        complaints: &own,
+    };
+    let rule = reader.read();
     let failed = own.has_errors();
     for complaint in own.sorted() {
         complaints.push(complaint);
@@ -53,23 +58,16 @@ pub(super) struct Reader<'a> {
     complaints: &'a Complaints,
 }
 
-impl<'a> Reader<'a> {
-    fn new(file: &'a RuleFile, facts: &'a [Fact], complaints: &'a Complaints) -> Option<Self> {
-        if let Some(why) = check_id(&file.id) {
-            let title = "this path gives no rule id";
-            complaints.push(Complaint::about_file(&file.source.name, title, why));
-            return None;
-        }
-        Some(Reader {
-            file,
-            facts,
-            complaints,
-        })
-    }
-
+impl Reader<'_> {
     fn read(self) -> Option<Rule> {
         let document = toml::parse(&self.file.source, self.complaints);
-        if self.complaints.has_errors() {
+        let unreadable = self.complaints.has_errors();
+        if let Some(why) = check_id(&self.file.id) {
+            let title = "this path gives no rule id";
+            let complaint = Complaint::about_file(&self.file.source.name, title, why);
+            self.complaints.push(complaint);
+        }
+        if unreadable {
             return None;
         }
         let root = document.root();

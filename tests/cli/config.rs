@@ -341,6 +341,15 @@ fn all_errors_are_reported_with_their_position() {
         has(&error, &[place, says]);
     }
     lacks(&error, &["panicked"]);
+    // Names of rules are checked in the same round.
+    let sandbox =
+        configured("top = \"ten\"\nselect = [\"precison/*\"]\n[set.\"host/none\"]\na = 1\n");
+    let error = sandbox.refused("net.sqlite --config pa.toml");
+    has(
+        &error,
+        &["`top` must be an integer", "precison/*", "host/none"],
+    );
+    has(&error, &["error: 3 errors in pa.toml"]);
 }
 
 #[test]

@@ -69,14 +69,18 @@ pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// The configuration in a file; empty without a file or with an empty path.
-pub(super) fn load(path: Option<&Path>) -> Result<Config, Failure> {
+/// The configuration in a file; empty without a file or with an empty path. With `rules`, the rule files of
+/// the command line, names of rules that do not exist are mistakes too.
+pub(super) fn load(path: Option<&Path>, rules: Option<&[PathBuf]>) -> Result<Config, Failure> {
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
         return Ok(Config::default());
     };
     let source = Source::read(path).map_err(|complaint| output::refuse(&complaint.into()))?;
     let complaints = Complaints::new();
     let config = read::config(&source, path.parent(), &complaints);
+    if let Some(paths) = rules {
+        config.check_rules(paths, &complaints)?;
+    }
     if complaints.has_errors() {
         return Err(output::refuse(&complaints));
     }
@@ -139,7 +143,7 @@ pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
 impl Config {
     /// Reports names of rules that do not exist. Suppressions are excluded because they may outlive
     /// their rule; the report mentions those.
-    pub(super) fn check_rules(&self, paths: &[PathBuf]) -> Outcome {
+    fn check_rules(&self, paths: &[PathBuf], complaints: &Complaints) -> Outcome {
         if self.names.is_empty() {
             return Ok(());
         }
@@ -153,16 +157,12 @@ impl Config {
         );
         let ids = super::rules::ids(&paths)?;
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let complaints = Complaints::new();
         for name in &self.names {
             if let Err(why) = pattern_of(&name.text, &ids) {
                 complaints.push(Complaint::error(&name.file, name.span.clone(), why, ""));
             }
         }
-        match complaints.is_empty() {
-            true => Ok(()),
-            false => Err(output::refuse(&complaints)),
-        }
+        Ok(())
     }
 
     pub(super) fn fill_rules(&self, args: &mut RuleArgs) {

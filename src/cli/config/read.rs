@@ -73,12 +73,13 @@ impl<'a> Reader<'a> {
             _ => None,
         });
         let set = match self.root.get("set").as_ref().map(Value::raw) {
-            Some(DeValue::Table(rules)) => rules.keys().collect(),
+            Some(DeValue::Table(rules)) => rules.iter().collect(),
             _ => Vec::new(),
         };
         let set = set
             .into_iter()
-            .map(|key| (key.get_ref().as_ref(), key.span()));
+            .filter(|(_, thresholds)| matches!(thresholds.get_ref(), DeValue::Table(_)))
+            .map(|(key, _)| (key.get_ref().as_ref(), key.span()));
         let file = self.root.source();
         let name = |(text, span): (&str, _)| RuleName {
             text: text.to_owned(),

@@ -305,10 +305,13 @@ fn folders_of_rules_are_found_and_wrong_paths_are_explained() {
     assert_eq!(one[0].id, "user/b");
     std::fs::create_dir(folder.path().join("misc")).unwrap();
     std::fs::write(folder.path().join("misc/b.toml"), &good).unwrap();
-    let said = pyprof_advise::judge::load::find(folder.path())
+    std::fs::write(folder.path().join("misc/c.toml"), "titel = 1").unwrap();
+    let files = pyprof_advise::judge::load::find(folder.path()).unwrap();
+    let said = RuleSet::load(&files, &Selection::default(), FACTS)
         .unwrap_err()
         .render(false);
     assert!(said.contains("unknown category `misc`"), "{said}");
+    assert!(said.contains("did you mean `title`"), "{said}");
     let said = pyprof_advise::judge::load::find(&folder.path().join("none.toml")).unwrap_err();
     assert!(said.render(false).contains("cannot be read"));
 }
