@@ -70,6 +70,10 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         capture: folded.capture,
         layers,
         layers_omitted,
+        repeating: report::merged_repeating(
+            reports.iter().map(|r| r.repeating.as_ref()),
+            summary.busy_ns,
+        ),
         timeline: sites::timeline(&reports, &names, summary.device_window_ns),
         host_profiles: Vec::new(),
         host: report::merged_host(reports.iter().filter_map(|r| r.host.as_ref())),

@@ -90,6 +90,7 @@ impl Report {
             capture,
             layers,
             layers_omitted,
+            repeating: super::repeating::of(costed, summary.busy_ns),
             sites,
             sites_omitted,
             timeline,

@@ -216,6 +216,7 @@ struct Page {
     basis: Value,
     work: Value,
     collectives_table: Value,
+    repeating_text: Option<String>,
     capture_again: Option<String>,
     one_saving: bool,
 }
@@ -229,6 +230,7 @@ impl Page {
             charts: Value::from(Serde(Charts::of(report, &basis))),
             work: Value::from(Serde(folded_work::rows(report, MAX_WORK))),
             collectives_table: Value::from(Serde(collectives::table(report, &basis))),
+            repeating_text: report.repeating.as_ref().map(|r| r.sentences()),
             capture_again: narrative::capture_again(report),
             one_saving: basis.one_saving(report),
             basis: Value::from(Serde(basis)),
@@ -242,6 +244,7 @@ impl Page {
             basis => self.basis.clone(),
             work => self.work.clone(),
             collectives_table => self.collectives_table.clone(),
+            repeating_text => self.repeating_text.clone(),
             capture_again => self.capture_again.clone(),
             one_saving => self.one_saving,
             ..self.report.clone()

@@ -29,6 +29,7 @@ mod markdown;
 mod markdown_text;
 mod narrative;
 mod ranks;
+mod repeating;
 mod sarif;
 mod serving;
 mod sites;
@@ -61,6 +62,8 @@ pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
+pub(crate) use repeating::merged as merged_repeating;
+pub use repeating::{RepeatingKernel, RepeatingKernels};
 pub use sarif::sarif;
 pub use serving::Serving;
 pub use sites::SiteRow;
@@ -193,6 +196,10 @@ pub struct Report {
     pub layers: Vec<LayerRow>,
     /// Layers that are not listed.
     pub layers_omitted: Omitted,
+    /// The kernels that repeat, most likely the layers of the model; `null` where operators or layers are
+    /// known, or nothing repeats.
+    #[serde(default)]
+    pub repeating: Option<RepeatingKernels>,
     /// All work: one row per layer, operator, direction and shapes, longest time first.
     pub sites: Vec<SiteRow>,
     /// Sites that are not listed.

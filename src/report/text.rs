@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use super::basis::Basis;
 use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
-use super::{FindingReport, HostRow, LayerRow, NEW, Quote, Report, narrative};
+use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
 use crate::base::text::{clip, listing, plain};
 use crate::base::units::{count, counted, ns, percent, times};
 use crate::judge::Severity;
@@ -54,6 +54,7 @@ pub fn text(report: &Report, width: usize) -> String {
     page.host(report);
     page.host_profiles(report);
     page.layers(report);
+    page.repeating(report);
     page.rest(report);
     page.out
 }
@@ -212,6 +213,21 @@ impl Page {
         if left > 0 {
             self.words(&format!("and {}", counted(left, "more row")), DIM, 0);
         }
+    }
+
+    fn repeating(&mut self, report: &Report) {
+        let Some(repeating) = &report.repeating else {
+            return;
+        };
+        self.heading("Repeating kernels");
+        self.words(&repeating.sentences(), Style::new(), 0);
+        self.blank();
+        let mut longest: Vec<&RepeatingKernel> = repeating.kernels.iter().collect();
+        longest.sort_by_key(|kernel| (std::cmp::Reverse(kernel.time_ns), kernel.place));
+        longest.truncate(LAYERS);
+        longest.sort_by_key(|kernel| kernel.place);
+        let rows = longest.iter().map(|row| row.row(repeating.repetitions));
+        self.table(RepeatingKernel::columns(), rows.collect());
     }
 
     fn rest(&mut self, report: &Report) {

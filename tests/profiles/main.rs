@@ -13,6 +13,7 @@ mod cost_coverage;
 mod explained;
 mod findings;
 mod gpu_inference;
+mod graph_replays;
 mod kernel_names;
 mod kineto;
 mod pairs;

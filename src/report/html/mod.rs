@@ -62,6 +62,7 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
     let values = context! {
         page,
         one_saving => basis.one_saving(report),
+        repeating_text => report.repeating.as_ref().map(|r| r.sentences()),
         capture_again => narrative::capture_again(report),
         collectives_table => Value::from(Serde(collectives::table(report, &basis))),
         potential => Value::from(Serde(Potential::of(report, &basis))),

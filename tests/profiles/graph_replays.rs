@@ -1,0 +1,201 @@
+//! Reports of kernels that CUDA graphs replay, which have no operators.
+
+use std::path::Path;
+
+use pyprof_advise::report::{RepeatingKernels, Report, markdown, read_json, text};
+use pyprof_advise::{Advisor, compare, report};
+use serde_json::{Value, json};
+
+use crate::shared;
+
+const GEMM: &str = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas";
+const LAYER: [(&str, u64); 5] = [
+    ("rms_norm_kernel", 4),
+    (GEMM, 30),
+    ("flash_fwd_splitkv_kernel", 20),
+    (GEMM, 10),
+    ("act_and_mul_kernel", 5),
+];
+
+/// A synthetic trace: replays of a graph with layers, and a kernel before and after them. Kernels follow
+/// each other at 1 us.
+struct Replays {
+    events: Vec<Value>,
+    now: u64,
+}
+
+impl Replays {
+    fn of(replays: u64, layers: u64) -> Replays {
+        let mut trace = Replays {
+            events: Vec::new(),
+            now: 1_000,
+        };
+        for replay in 1..=replays {
+            let call = json!({"correlation": replay});
+            trace.event("cuda_runtime", "cudaGraphLaunch", 30, &call);
+            trace.now += 50;
+            trace.kernel(replay, 7, "embedding_kernel", 9);
+            for _ in 0..layers {
+                for (name, us) in LAYER {
+                    trace.kernel(replay, 7, name, us);
+                }
+            }
+            trace.kernel(replay, 7, "softmax_kernel", 12);
+        }
+        trace
+    }
+
+    fn event(&mut self, cat: &str, name: &str, dur: u64, args: &Value) {
+        let pid = u64::from(cat != "kernel");
+        self.events.push(
+            json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": 7,
+            "ts": self.now, "dur": dur, "args": args}),
+        );
+    }
+
+    fn kernel(&mut self, replay: u64, stream: u64, name: &str, us: u64) {
+        let args = json!({"correlation": replay, "device": 0, "stream": stream,
+            "grid": [64, 1, 1], "block": [128, 1, 1]});
+        self.event("kernel", name, us, &args);
+        self.now += us + 1;
+    }
+
+    fn report(&self) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        std::fs::write(&path, json!({"traceEvents": self.events}).to_string()).unwrap();
+        report_of(&path)
+    }
+}
+
+fn report_of(path: &Path) -> Report {
+    let advisor = Advisor::new().unwrap().gpu("h100").unwrap();
+    advisor.report(path).unwrap()
+}
+
+/// Repetitions, those in a row, and kernels of each.
+fn counts(found: &RepeatingKernels) -> (u64, Option<u64>, u64) {
+    (found.repetitions, found.in_a_row, found.length)
+}
+
+#[test]
+fn layers_of_replays_are_told_by_their_period() {
+    let report = Replays::of(4, 12).report();
+    let found = report.repeating.as_ref().unwrap();
+    assert_eq!(counts(found), (48, Some(12), 5));
+    assert!(found.like_layers);
+    // The sums of the durations above.
+    assert_eq!(found.time_ns, 48 * 69_000);
+    let places: Vec<(u64, &str, i64)> = (found.kernels.iter())
+        .map(|row| (row.place, row.family.as_str(), row.time_ns))
+        .collect();
+    let expected = [
+        (1, "norm", 48 * 4_000),
+        (2, "gemm", 48 * 30_000),
+        (3, "attention", 48 * 20_000),
+        (4, "gemm", 48 * 10_000),
+        (5, "pointwise", 48 * 5_000),
+    ];
+    assert_eq!(places, expected);
+    // Five kernels with a pause of 1 us between them.
+    let times = (found.min_ns, found.max_ns, found.mean_ns);
+    assert_eq!(times, (73_000, 73_000, 73_000.0));
+    let told = "4 times 12 repetitions of 5 kernels, most likely the layers of the model. They take 3.31 ms (98 % of \
+        GPU time). A repetition takes 73.0 us on average, 73.0 us to 73.0 us.";
+    let page = markdown(&report).unwrap();
+    assert!(page.contains(told), "{page}");
+    assert!(
+        page.contains("| 3 | `flash_fwd_splitkv_kernel` | attention | 20.0 us | 20.0 us |"),
+        "{page}"
+    );
+    let terminal = text(&report, 100);
+    assert!(terminal.contains("flash_fwd_splitkv_kernel"), "{terminal}");
+}
+
+#[test]
+fn work_on_another_stream_does_not_hide_the_layers() {
+    let mut trace = Replays::of(0, 0);
+    let call = json!({"correlation": 1});
+    trace.event("cuda_runtime", "cudaGraphLaunch", 30, &call);
+    for layer in 0..20 {
+        for (name, us) in LAYER {
+            trace.kernel(1, 7, name, us);
+        }
+        // At other places of each layer, and longer than all of it.
+        let sends = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*, unsigned long)";
+        for _ in 0..layer % 3 {
+            trace.kernel(1, 20, sends, 100);
+        }
+    }
+    let found = trace.report().repeating.unwrap();
+    assert_eq!(counts(&found), (20, Some(20), 5));
+}
+
+#[test]
+fn too_few_layers_are_no_period() {
+    assert_eq!(Replays::of(1, 2).report().repeating, None);
+    let found = Replays::of(1, 3).report().repeating.unwrap();
+    assert_eq!(counts(&found), (3, Some(3), 5));
+}
+
+#[test]
+fn layers_with_names_are_not_told_by_a_period() {
+    // The same kernels, each launched by an operator.
+    let mut trace = Replays::of(0, 0);
+    for call in 1..=60 {
+        let (name, us) = LAYER[(call as usize - 1) % LAYER.len()];
+        trace.event("cpu_op", "aten::mm", 3, &json!({}));
+        trace.now += 1;
+        trace.event(
+            "cuda_runtime",
+            "cudaLaunchKernel",
+            1,
+            &json!({"correlation": call}),
+        );
+        trace.now += 3;
+        trace.kernel(call, 7, name, us);
+    }
+    assert_eq!(trace.report().repeating, None);
+}
+
+#[test]
+fn ranks_that_run_the_same_layers_are_added_up() {
+    let one = Replays::of(2, 12).report();
+    let merged = compare::merge(vec![one.clone(), one.clone()], Vec::new()).unwrap();
+    let found = merged.repeating.unwrap();
+    assert_eq!(counts(&found), (48, Some(12), 5));
+    assert_eq!(found.time_ns, 48 * 69_000);
+    let mut other = one.clone();
+    other.repeating.as_mut().unwrap().kernels.remove(0);
+    let merged = compare::merge(vec![one, other], Vec::new()).unwrap();
+    assert_eq!(merged.repeating, None);
+}
+
+#[test]
+fn reports_of_earlier_versions_have_no_period() {
+    let mut value: Value =
+        serde_json::from_str(&report::json(&Replays::of(2, 12).report())).unwrap();
+    value.as_object_mut().unwrap().remove("repeating");
+    assert_eq!(read_json(&value.to_string()).unwrap().repeating, None);
+}
+
+#[test]
+fn layers_of_real_replays_are_counted() {
+    // Counted by hand in the files: 36 decoder layers; 24, of which every second one has a sliding window,
+    // and the last of which ends otherwise; 58 with experts, of which the last ends otherwise.
+    for (file, expected) in [
+        ("profiles/tl_sglang_decode.json.gz", (36, Some(36), 15)),
+        ("profiles/tl_vllm_decode_full.json.gz", (11, Some(11), 35)),
+        (
+            "profiles_pairs/lightllm/overlap_rank0.json.gz",
+            (57, Some(57), 76),
+        ),
+    ] {
+        let Some(path) = shared::path(file) else {
+            return;
+        };
+        let found = report_of(&path).repeating.unwrap();
+        assert_eq!(counts(&found), expected, "{file}");
+        assert!(found.share > 0.85, "{file}: {}", found.share);
+    }
+}
