@@ -19,7 +19,7 @@ mod start_counts;
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
 pub(crate) use host_activity::SHORTEST_GAP_NS;
-pub use host_activity::{CpuSample, HostActivity, OsCall, OsCallClass};
+pub use host_activity::{CpuSample, HostActivity, OsCall, OsCallClass, TimedSample};
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use start_counts::StartCounts;
 
@@ -716,6 +716,9 @@ pub struct Profile {
     pub loaders: Vec<LoaderConfig>,
     /// What host threads did while a GPU had no work.
     pub host: HostActivity,
+    /// The time of the calendar at time 0 of the profile, in ns since 1970 (UTC); `None` where the file does
+    /// not say.
+    pub unix_zero_ns: Option<i64>,
     /// What the capture recorded.
     pub recorded: Recorded,
     /// Remarks about the file.
@@ -751,6 +754,7 @@ impl Profile {
             messages: Vec::new(),
             loaders: Vec::new(),
             host: HostActivity::default(),
+            unix_zero_ns: None,
             recorded: Recorded::default(),
             notes: Vec::new(),
         }

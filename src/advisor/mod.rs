@@ -5,15 +5,18 @@ use std::path::Path;
 
 use crate::Error;
 use crate::base::units;
-use crate::correlate::{Hints, UnneededRanges, Vocabulary, correlate, correlate_with};
+use crate::correlate::{
+    Hints, UnneededRanges, Vocabulary, add_host_samples, correlate, correlate_with,
+};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, match_replays, ops};
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
+use crate::host::HostProfile;
 use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
 use crate::profile::Profile;
 use crate::read::{self, NoProgress, Progress};
-use crate::report::{Options, Report};
+use crate::report::{HostProfileReport, Options, Report};
 
 mod no_kernels;
 
@@ -40,6 +43,7 @@ pub struct Advisor {
     gpu: Option<String>,
     options: Options,
     eager: Option<Eager>,
+    host: Vec<(String, HostProfile)>,
 }
 
 /// A recording of the model without graphs.
@@ -92,7 +96,15 @@ impl Advisor {
             gpu: None,
             options: Options::default(),
             eager: None,
+            host: Vec::new(),
         }
+    }
+
+    /// Adds profiles of the host that other profilers recorded with the program, with the names of their
+    /// files. Those with the time of the calendar explain what the host did in gaps; the others name lines.
+    pub fn host_profiles(mut self, profiles: Vec<(String, HostProfile)>) -> Advisor {
+        self.host = profiles;
+        self
     }
 
     /// Computes ideal times for this GPU instead of the one a profile names: a name or alias of the
@@ -149,15 +161,24 @@ impl Advisor {
     /// When the GPU's file has changed since [`Advisor::gpu`] and has mistakes.
     pub fn analyze(
         &self,
-        profile: Profile,
+        mut profile: Profile,
         done: &mut dyn FnMut(Stage),
     ) -> Result<Analysis, Error> {
+        let host = self.host.iter();
+        let uses: Vec<_> = host
+            .map(|(_, host)| add_host_samples(&mut profile, host))
+            .collect();
         let costed = self.cost(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);
         let verdict = judge(&self.rules, &facts);
         done(Stage::Evaluated);
-        let report = Report::new(&costed, &verdict, &self.options);
+        let mut report = Report::new(&costed, &verdict, &self.options);
+        report.host_profiles = (self.host.iter().zip(uses))
+            .map(|((file, host), alignment)| {
+                HostProfileReport::of(file, host, alignment, Some(&costed.run))
+            })
+            .collect();
         done(Stage::Reported);
         Ok(Analysis {
             costed,
@@ -184,9 +205,12 @@ impl Advisor {
     pub fn why(
         &self,
         rule: &Rule,
-        profile: Profile,
+        mut profile: Profile,
         done: &mut dyn FnMut(Stage),
     ) -> Result<String, Error> {
+        for (_, host) in &self.host {
+            add_host_samples(&mut profile, host);
+        }
         let costed = self.cost(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);

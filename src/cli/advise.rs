@@ -16,9 +16,11 @@ use crate::advisor::{Advisor, Analysis, EAGER_TRACE_UNUSED, Stage, open};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::compare;
+use crate::correlate::Alignment;
 use crate::cost::Costed;
 use crate::cost::user::UserCosts;
 use crate::formats::{self, OutputFormat, RenderOptions};
+use crate::host::HostProfile;
 use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
 use crate::read;
@@ -105,6 +107,10 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     timer.done("loaded rules");
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
     super::warn_of_memory(&inputs.files, console);
+    if !inputs.is_job {
+        let host = std::mem::take(&mut session.host);
+        session.advisor = session.advisor.host_profiles(host);
+    }
     if inputs.is_job {
         // Reports are merged with all their sites, whatever is displayed.
         session.advisor = session.advisor.options(options(args, true));
@@ -128,8 +134,7 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     match result.output {
         Output::Why(text) => write(&args.report, &text),
         Output::Report(report) => {
-            let report = session.with_host_profiles(*report);
-            let outcome = write_and_gate(&args.report, &gates, report, console);
+            let outcome = write_and_gate(&args.report, &gates, *report, console);
             timer.done("wrote the report");
             outcome
         }
@@ -280,17 +285,17 @@ struct Session<'a> {
     asked: Option<(Rule, bool)>,
     /// Light recordings of some profiles.
     light: BTreeMap<PathBuf, PathBuf>,
-    /// Profiles of the host.
-    host: Vec<HostProfileReport>,
+    /// Profiles of the host, with the names of their files.
+    host: Vec<(String, HostProfile)>,
 }
 
 /// Reads the profiles of the host.
-fn host_profiles(args: &AdviseArgs) -> Result<Vec<HostProfileReport>, Failure> {
+fn host_profiles(args: &AdviseArgs) -> Result<Vec<(String, HostProfile)>, Failure> {
     let read = |path: &PathBuf| {
         refuse_overwriting_input("host profile", path, args.report.output.as_deref())?;
         let profile = crate::host::open(path).map_err(Failure::Unusable)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
-        Ok(HostProfileReport::of(&name.to_string_lossy(), &profile))
+        Ok((name.to_string_lossy().into_owned(), profile))
     };
     args.host.iter().map(read).collect()
 }
@@ -333,9 +338,17 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// The report of a job: nothing tells which of its processes a profile of the host belongs to.
     fn with_host_profiles(&self, report: Report) -> Report {
+        let profiles = self.host.iter().map(|(file, host)| {
+            let alignment = match host.timed.is_some() || !host.memory.is_empty() {
+                true => Alignment::SeveralProfiles,
+                false => Alignment::Untimed,
+            };
+            HostProfileReport::of(file, host, alignment, None)
+        });
         Report {
-            host_profiles: self.host.clone(),
+            host_profiles: profiles.collect(),
             ..report
         }
     }

@@ -57,6 +57,7 @@ pub fn join(light: Report, mut detailed: Report) -> Report {
         ranks: light.ranks,
         timeline: light.timeline,
         host: light.host,
+        host_profiles: light.host_profiles,
         setup: light.setup,
         units: light.units,
         launching: light.launching,

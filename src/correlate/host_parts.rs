@@ -24,6 +24,8 @@ pub enum HostPart {
     CudaCall(StrId),
     /// In a Python function of the program, or in something that it called.
     Function(StrId),
+    /// In a function or line, estimated from samples of a profiler of the host.
+    Sampled(StrId),
     /// Nothing was recorded.
     Rest,
     /// The work that ended the gap had been launched already.
@@ -35,7 +37,7 @@ pub enum HostPart {
 pub struct PartSum {
     /// Time in ns.
     pub ns: i64,
-    /// Number of calls.
+    /// Number of calls, or of samples.
     pub count: u64,
     /// Bytes read or written; 0 where the file does not say.
     pub bytes: u64,
@@ -121,6 +123,13 @@ pub struct HostTime {
 impl HostTime {
     /// Fewer samples are not used: the error of the estimate is a third or more.
     const FEWEST_SAMPLES: u64 = 10;
+
+    /// Whether the samples of a profiler of the host are enough to use. If not, their time is part of the
+    /// remainder.
+    pub fn has_enough_samples(parts: &HostParts) -> bool {
+        let sampled = parts.sum(|part| matches!(part, HostPart::Sampled(_)));
+        sampled.count >= Self::FEWEST_SAMPLES
+    }
 
     /// What the samples of these parts stand for, in ns: each for the time to the next one, and all of them
     /// for no more than the time in which nothing else was recorded. `None` with fewer than 10 samples.

@@ -3,7 +3,7 @@
 //!
 //! The parts of a gap do not overlap and add up to it. The first of these that holds counts: the work
 //! was launched already; a call of the operating system; the thread did not run; a CUDA call; a Python
-//! function of the program. Samples of the CPU are counted in the rest.
+//! function of the program; a sample of a profiler of the host. Samples of the CPU are counted in the rest.
 
 use rustc_hash::FxHashMap;
 
@@ -116,6 +116,31 @@ fn overlapping<T>(rows: &[T], span: Span, of: impl Fn(&T) -> Span) -> impl Itera
     rows.take_while(move |row| of(row).start < span.end)
 }
 
+/// The rows of a thread with a time in a span.
+fn within<T>(rows: &[T], span: Span, time: impl Fn(&T) -> i64) -> &[T] {
+    let from = rows.partition_point(|row| time(row) < span.start);
+    let until = rows.partition_point(|row| time(row) < span.end);
+    rows.get(from..until).unwrap_or_default()
+}
+
+/// The rows with a time in one of these spans. Both are in time order.
+fn inside_of<'a, T>(
+    rows: &'a [T],
+    spans: &'a [Span],
+    time: impl Fn(&T) -> i64,
+) -> impl Iterator<Item = &'a T> {
+    let mut spans = spans.iter().peekable();
+    rows.iter().filter(move |row| {
+        let time = time(row);
+        while spans.next_if(|span| span.end <= time).is_some() {}
+        spans.peek().is_some_and(|span| span.contains(time))
+    })
+}
+
+/// Gaps shorter than this many times the error of its clock are not estimated from the samples of a
+/// profiler of the host.
+const LEAST_ERRORS: i64 = 5;
+
 fn parts(
     profile: &Profile,
     pause: &Pause,
@@ -164,20 +189,23 @@ fn parts(
     let calls = calls.map(|(span, name)| (*span, (HostPart::CudaCall(*name), 0)));
     free = found.subtract(free, calls.collect());
 
-    let own = of_thread(&profile.host.samples, pause.thread, |sample| sample.thread);
-    let from = own.partition_point(|sample| sample.time < waiting.start);
-    let mut within = free.iter().peekable();
-    for sample in own.iter().skip(from).take_while(|s| s.time < waiting.end) {
-        while within.next_if(|span| span.end <= sample.time).is_some() {}
-        if within.peek().is_some_and(|span| span.contains(sample.time)) {
-            let function = (sample.function, sample.module);
-            *found.samples.entry(function).or_default() += 1;
-        }
-    }
-
     let functions = overlapping(functions, waiting, |(span, _)| *span);
     let functions = functions.map(|(span, name)| (*span, (HostPart::Function(*name), 0)));
+    let without_calls = free.clone();
     free = found.subtract(free, functions.collect());
+    let without_functions = free.clone();
+    free = found.estimate(free, profile, pause, waiting);
+    // Time that another profiler has explained is not explained twice.
+    let sampled = match free == without_functions {
+        true => &without_calls,
+        false => &free,
+    };
+    let own = of_thread(&profile.host.samples, pause.thread, |sample| sample.thread);
+    let own = within(own, waiting, |sample| sample.time);
+    for sample in inside_of(own, sampled, |sample| sample.time) {
+        let function = (sample.function, sample.module);
+        *found.samples.entry(function).or_default() += 1;
+    }
     for span in free {
         found.take(HostPart::Rest, span.ns(), 0);
     }
@@ -195,48 +223,98 @@ impl HostParts {
         }
     }
 
-    /// Counts what the rows take of the free time, and returns what they leave. Both are in time order
-    /// and without overlap.
-    fn subtract(&mut self, free: Vec<Span>, rows: Layer<(HostPart, u64)>) -> Vec<Span> {
-        if rows.is_empty() {
+    /// Counts what the samples of a profiler of the host take of the free time, and returns what they leave.
+    /// Each stands for time before it, in the gap and after the sample before.
+    fn estimate(
+        &mut self,
+        free: Vec<Span>,
+        profile: &Profile,
+        pause: &Pause,
+        waiting: Span,
+    ) -> Vec<Span> {
+        let host = &profile.host;
+        if pause.span.ns() < LEAST_ERRORS.saturating_mul(host.timed_error_ns) {
             return free;
         }
-        let mut left = Vec::with_capacity(free.len());
-        let mut rows = rows.into_iter().peekable();
-        for span in free {
-            let mut now = span.start;
-            while let Some((row, (part, bytes))) = rows.peek() {
-                if row.start >= span.end {
-                    break;
-                }
-                let taken = Span {
-                    start: row.start.max(now),
-                    end: row.end.min(span.end),
-                };
-                if taken.ns() > 0 {
-                    if taken.start > now {
-                        left.push(Span {
-                            start: now,
-                            end: taken.start,
-                        });
-                    }
-                    self.take(*part, taken.ns(), *bytes);
-                    now = taken.end;
-                }
-                if row.end > span.end {
-                    break;
-                }
-                rows.next();
-            }
-            if now < span.end {
-                left.push(Span {
-                    start: now,
-                    end: span.end,
-                });
-            }
+        let own = of_thread(&host.timed, pause.thread, |sample| sample.thread);
+        let own = within(own, waiting, |sample| sample.time);
+        let mut last = waiting.start;
+        let stand_for = own.iter().map(|sample| {
+            let start = sample.time.saturating_sub(sample.weight_ns).max(last);
+            let end = sample.time;
+            last = end;
+            (Span { start, end }, sample.place)
+        });
+        let stand_for: Layer<StrId> = stand_for.collect();
+        let stand_for: Layer<StrId> = inside_of(&stand_for, &free, |(span, _)| span.end)
+            .copied()
+            .collect();
+        for (_, place) in &stand_for {
+            self.parts
+                .entry(HostPart::Sampled(*place))
+                .or_default()
+                .count += 1;
+        }
+        let (left, taken) = subtracted(free, stand_for);
+        for (span, place) in taken {
+            let part = self.parts.entry(HostPart::Sampled(place)).or_default();
+            part.ns = part.ns.saturating_add(span.ns());
         }
         left
     }
+
+    /// Counts what the rows take of the free time, and returns what they leave. Both are in time order
+    /// and without overlap.
+    fn subtract(&mut self, free: Vec<Span>, rows: Layer<(HostPart, u64)>) -> Vec<Span> {
+        let (left, taken) = subtracted(free, rows);
+        for (span, (part, bytes)) in taken {
+            self.take(part, span.ns(), bytes);
+        }
+        left
+    }
+}
+
+/// What the rows leave of the free time, and what they take of it. Both are in time order and without overlap.
+fn subtracted<T: Copy>(free: Vec<Span>, rows: Layer<T>) -> (Vec<Span>, Layer<T>) {
+    let mut parts = Vec::new();
+    if rows.is_empty() {
+        return (free, parts);
+    }
+    let mut left = Vec::with_capacity(free.len());
+    let mut rows = rows.into_iter().peekable();
+    for span in free {
+        let mut now = span.start;
+        while let Some((row, part)) = rows.peek() {
+            if row.start >= span.end {
+                break;
+            }
+            let taken = Span {
+                start: row.start.max(now),
+                end: row.end.min(span.end),
+            };
+            if taken.ns() > 0 {
+                if taken.start > now {
+                    left.push(Span {
+                        start: now,
+                        end: taken.start,
+                    });
+                }
+                parts.push((taken, *part));
+                now = taken.end;
+            }
+            if row.end > span.end {
+                break;
+            }
+            rows.next();
+        }
+        if now < span.end {
+            left.push(Span {
+                start: now,
+                end: span.end,
+            });
+        }
+    }
+    (left, parts)
 }
 
 /// CUDA calls in the examined time, by thread. Of a runtime call and the driver calls in it, the first.

@@ -10,6 +10,7 @@ mod exclusions;
 mod first_calls;
 mod fwd_bwd_pairs;
 mod host_parts;
+mod host_samples;
 mod host_time;
 mod launches;
 mod layers;
@@ -42,6 +43,8 @@ use args::Arguments;
 use attribution::KernelOrigins;
 use exclusions::Exclusions;
 pub use host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
+pub(crate) use host_samples::name_of;
+pub use host_samples::{Alignment, add_host_samples};
 pub(crate) use host_time::GARBAGE_COLLECTION;
 use layers::FsdpBrackets;
 pub use model::{

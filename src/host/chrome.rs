@@ -70,6 +70,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
         function,
         calls: 0,
         self_ns: us * 1e3,
+        ..HostLine::default()
     });
     Some(HostProfile::of("py-spy", lines))
 }

@@ -42,6 +42,7 @@ pub(super) fn read(data: &[u8]) -> Option<HostProfile> {
                 function,
                 calls: arena.count(*calls)?,
                 self_ns: arena.number(*own)? * 1e9,
+                ..HostLine::default()
             })
         });
     let lines: Vec<HostLine> = lines.collect::<Option<_>>()?;

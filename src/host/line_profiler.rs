@@ -42,6 +42,7 @@ fn line(arena: &Arena, row: Id, unit: f64, file: &str, function: &str) -> Option
         function: function.to_owned(),
         calls: arena.count(*hits)?,
         self_ns: arena.number(*time)? * unit * 1e9,
+        ..HostLine::default()
     })
 }
 

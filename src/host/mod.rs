@@ -12,6 +12,7 @@ mod classes;
 mod collapsed;
 mod cprofile;
 mod line_profiler;
+mod memory;
 mod model;
 mod pickle;
 mod pstats;
@@ -20,11 +21,11 @@ mod speedscope;
 mod tables;
 
 pub use classes::class_of;
-pub use model::{HostLine, HostProfile};
+pub use model::{HostLine, HostProfile, HostSample, MemorySample, TimedSamples};
 
 /// What a file must be.
 const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a file of py-spy, a \
-                        JSON profile of Scalene, a table of Lightning, torch.profiler or `-X importtime`";
+                        JSON profile of Scalene, a file or table of memory_profiler, a table of Lightning, torch.profiler or `-X importtime`";
 
 /// Reads the profile in a file.
 ///
@@ -62,9 +63,11 @@ pub fn read(data: &[u8]) -> Option<HostProfile> {
     if text.trim_start().starts_with('[') {
         return chrome::read(text);
     }
-    let readers: [fn(&str) -> Option<HostProfile>; 6] = [
+    let readers: [fn(&str) -> Option<HostProfile>; 8] = [
         pstats::read,
         line_profiler::read_text,
+        memory::dat,
+        memory::table,
         tables::lightning,
         tables::import_time,
         tables::key_averages,

@@ -1,4 +1,4 @@
-//! What the profile of a host profiler says: time per function or line.
+//! What the profile of a host profiler says: time per function or line, and when.
 
 /// The largest file that is read, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
@@ -8,10 +8,20 @@ pub(super) const MOST_READ: usize = 200_000;
 const MAX_NAME: usize = 300;
 /// Most functions and lines that are kept, those with the longest time of their own.
 pub(super) const MAX_LINES: usize = 10_000;
+/// Most samples with a time that are read.
+pub(super) const MOST_SAMPLES: usize = 2_000_000;
 
 /// A name, shortened: many functions may share a very long one.
 pub(super) fn name(text: &str) -> String {
     text.trim().chars().take(MAX_NAME).collect()
+}
+
+/// A time in seconds since 1970 as ns; `None` if it is no date of this century.
+pub(super) fn unix_ns(seconds: f64) -> Option<i64> {
+    const CENTURY: std::ops::Range<f64> = 946_684_800.0..4_102_444_800.0;
+    CENTURY
+        .contains(&seconds)
+        .then_some((seconds * 1e9).round() as i64)
 }
 
 /// A profile of the host, from a profiler of its own.
@@ -19,8 +29,12 @@ pub(super) fn name(text: &str) -> String {
 pub struct HostProfile {
     /// The profiler: `cProfile`.
     pub profiler: &'static str,
-    /// Functions or lines, longest time of their own first.
+    /// Functions or lines, longest time of their own first, then most memory.
     pub lines: Vec<HostLine>,
+    /// Samples with the time of the calendar; `None` where the file has none.
+    pub timed: Option<TimedSamples>,
+    /// Resident memory of the process over time, in time order; mostly empty.
+    pub memory: Vec<MemorySample>,
 }
 
 /// Time of a function, or of a line of it.
@@ -34,35 +48,86 @@ pub struct HostLine {
     pub function: String,
     /// How often it was called or reached; 0 where it is unknown.
     pub calls: u64,
-    /// Time in it, without functions that it called, in ns. Of a line, with them.
+    /// Time in it, without functions that it called, in ns. Of a line, with them. 0 where only memory was
+    /// measured.
     pub self_ns: f64,
+    /// By how much the memory of the process grew in it, in bytes; 0 where it is unknown.
+    pub grown_bytes: f64,
+}
+
+/// Samples of the main thread of a program, with the time of the calendar.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TimedSamples {
+    /// Where samples were taken; only file, line and function are filled in.
+    pub places: Vec<HostLine>,
+    /// In time order.
+    pub samples: Vec<HostSample>,
+    /// By how much the times may be off, in ns.
+    pub error_ns: i64,
+    /// The process, where the file is known to be of one.
+    pub pid: Option<u64>,
+    /// Whether samples of worker processes are mixed with those of the program.
+    pub mixes_workers: bool,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostSample {
+    /// When, in ns since 1970.
+    pub unix_ns: i64,
+    /// The time before it that it stands for, in ns, up to the sample before.
+    pub weight_ns: i64,
+    /// Its row in [`TimedSamples::places`].
+    pub place: u32,
+}
+
+/// The resident memory of a process at one time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemorySample {
+    /// When, in ns since 1970.
+    pub unix_ns: i64,
+    /// In bytes.
+    pub bytes: f64,
 }
 
 impl HostProfile {
     /// Sums the lines with the same place, and keeps the longest ones. Times that are no finite,
     /// non-negative numbers do not count.
     pub(super) fn of(profiler: &'static str, lines: impl IntoIterator<Item = HostLine>) -> Self {
-        let mut places: indexmap::IndexMap<(String, u32, String), (u64, f64)> = Default::default();
+        let mut places: indexmap::IndexMap<(String, u32, String), (u64, f64, f64)> =
+            Default::default();
         for line in lines.into_iter().take(MOST_READ) {
-            if line.self_ns.is_finite() && line.self_ns >= 0.0 {
+            let is_time = line.self_ns.is_finite() && line.self_ns >= 0.0;
+            if is_time && line.grown_bytes.is_finite() {
                 let place = (line.file, line.line, line.function);
-                let sum = places.entry(place).or_insert((0, 0.0));
+                let sum = places.entry(place).or_insert((0, 0.0, 0.0));
                 sum.0 = sum.0.saturating_add(line.calls);
                 sum.1 += line.self_ns;
+                sum.2 += line.grown_bytes;
             }
         }
         let lines = places.into_iter();
         let mut lines: Vec<HostLine> = lines
-            .map(|((file, line, function), (calls, self_ns))| HostLine {
-                file,
-                line,
-                function,
-                calls,
-                self_ns,
-            })
+            .map(
+                |((file, line, function), (calls, self_ns, grown_bytes))| HostLine {
+                    file,
+                    line,
+                    function,
+                    calls,
+                    self_ns,
+                    grown_bytes,
+                },
+            )
             .collect();
-        lines.sort_by(|a, b| b.self_ns.total_cmp(&a.self_ns));
+        lines.sort_by(|a, b| {
+            let by_time = b.self_ns.total_cmp(&a.self_ns);
+            by_time.then(b.grown_bytes.total_cmp(&a.grown_bytes))
+        });
         lines.truncate(MAX_LINES);
-        HostProfile { profiler, lines }
+        HostProfile {
+            profiler,
+            lines,
+            ..HostProfile::default()
+        }
     }
 }

@@ -56,6 +56,7 @@ fn row(line: &str) -> Option<HostLine> {
         function: function.to_owned(),
         calls,
         self_ns: seconds * 1e9,
+        ..HostLine::default()
     })
 }
 

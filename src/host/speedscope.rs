@@ -104,6 +104,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
         function: frame.name,
         calls: 0,
         self_ns,
+        ..HostLine::default()
     });
     Some(HostProfile::of(profiler, lines))
 }

@@ -10,7 +10,9 @@ fn sample(name: &str) -> Option<HostProfile> {
 
 /// The profiler and its longest line as `file:line function, calls, ms`, without folders.
 fn longest(profile: &HostProfile) -> (&'static str, String) {
-    let line = profile.lines.first().unwrap();
+    let Some(line) = profile.lines.first() else {
+        return (profile.profiler, "none".to_owned());
+    };
     let file = line.file.rsplit(['/', '\\']).next().unwrap_or_default();
     let ms = (line.self_ns / 1e6).round();
     let text = format!(
@@ -75,6 +77,8 @@ fn samples_of_every_format_are_read() {
             "Scalene",
             "testme.py:21 , 0, 456",
         ),
+        ("made/mprof.dat", "memory_profiler", "none"),
+        ("public/ctrml_mprofile.dat", "memory_profiler", "none"),
         (
             "public/molehill_speedscope.json",
             "pyinstrument",
@@ -110,6 +114,117 @@ fn tables_of_text_are_read() {
         let profile = read(text.as_bytes()).unwrap();
         assert_eq!(longest(&profile), (profiler, line.to_owned()));
     }
+}
+
+#[test]
+fn samples_of_scalene_have_times() {
+    let file = |kept: usize| {
+        let times: Vec<String> = (0..kept)
+            .map(|at| format!("{}", 50.0 + at as f64))
+            .collect();
+        let lines = format!(
+            r#"[{{"lineno": 7, "n_cpu_percent_python": 60, "n_cpu_percent_c": 20, "n_sys_percent": 0,
+                 "cpu_samples_list": [{}]}},
+                {{"lineno": 9, "n_cpu_percent_python": 20, "n_cpu_percent_c": 0, "cpu_samples_list": [51.5, 1e300]}}]"#,
+            times.join(", ")
+        );
+        let text = format!(
+            r#"{{"elapsed_time_sec": 1000, "start_time_absolute": 1767225600, "start_time_perf": 40,
+                 "files": {{"a.py": {{"lines": {lines}}}}}}}"#
+        );
+        read(text.as_bytes()).unwrap().timed.unwrap()
+    };
+    let second = 1_000_000_000;
+    let start = 1_767_225_600 * second;
+    let timed = file(2);
+    let samples: Vec<(i64, u32)> = (timed.samples.iter())
+        .map(|sample| {
+            (
+                sample.unix_ns - start,
+                timed.places[sample.place as usize].line,
+            )
+        })
+        .collect();
+    assert_eq!(
+        samples,
+        [
+            (10 * second, 7),
+            (11 * second, 7),
+            (11 * second + second / 2, 9)
+        ]
+    );
+    // Each sample stands for the time since the one before.
+    assert!(
+        timed
+            .samples
+            .iter()
+            .all(|sample| sample.weight_ns == i64::MAX)
+    );
+    // Scalene keeps 500 samples of a line: then it is the time of the line over the samples kept.
+    let weights = |line: u32| {
+        let timed = file(500);
+        let of_line = timed.samples.into_iter();
+        let place = timed
+            .places
+            .iter()
+            .position(|place| place.line == line)
+            .unwrap();
+        let mut weights = of_line
+            .filter(|s| s.place as usize == place)
+            .map(|s| s.weight_ns);
+        weights.next().unwrap()
+    };
+    assert_eq!((weights(7), weights(9)), (800 * second / 500, 200 * second));
+}
+
+#[test]
+fn files_of_memory_profiler_are_read() {
+    let dat = "CMDLINE python train.py --token=secret\n\
+               FUNC train.load 100.0 1767225600.5 180.5 1767225602.5 1\n\
+               MEM 100.000000 1767225600.0000\nCHLD 0 50.0 1767225600.1\nMEM 340.5 1767225601.0000\n\
+               MEM nan 1767225602.0\nMEM 0.0 1767225603.0\nMEM 1 7\nMEM 2\nFUNC x\n\n";
+    let profile = read(dat.as_bytes()).unwrap();
+    assert_eq!(
+        longest(&profile),
+        ("memory_profiler", ":0 train.load, 1, 2000".to_owned())
+    );
+    assert_eq!(profile.lines[0].grown_bytes, 80.5 * 1_048_576.0);
+    let memory: Vec<_> = (profile.memory.iter())
+        .map(|sample| {
+            (
+                sample.unix_ns - 1_767_225_600_000_000_000,
+                sample.bytes / 1_048_576.0,
+            )
+        })
+        .collect();
+    assert_eq!(memory, [(0, 100.0), (1_000_000_000, 340.5)]);
+    assert!(!format!("{profile:?}").contains("secret"));
+    let table = "Filename: train.py\n\n\
+        Line #    Mem usage    Increment  Occurrences   Line Contents\n\
+        =============================================================\n     \
+        3     50.7 MiB     50.7 MiB           1   @profile\n     \
+        4                                         def load(n):\n     \
+        5     52.2 MiB      1.5 MiB           4       batch = [0] * (n * 200_000)\n     \
+        6     52.2 MiB     -0.2 MiB           1       kept.append(batch)\n\n";
+    let profile = read(table.repeat(2).as_bytes()).unwrap();
+    let lines: Vec<_> = (profile.lines.iter())
+        .map(|line| {
+            (
+                line.line,
+                line.calls,
+                (line.grown_bytes / 1_048_576.0 * 10.0).round(),
+            )
+        })
+        .collect();
+    assert_eq!(lines, [(5, 8, 30.0), (6, 2, -4.0)]);
+    assert!(
+        profile
+            .lines
+            .iter()
+            .all(|line| line.file == "train.py" && line.self_ns == 0.0)
+    );
+    assert_eq!(read(b"MEM 1 2\n"), None);
+    assert_eq!(read(b"CMDLINE x\nOTHER\n"), None);
 }
 
 #[test]

@@ -23,12 +23,19 @@ pub struct HostActivity {
     pub has_scheduling: bool,
     /// Rows were left out from this time on, because there are too many of them.
     pub complete_until: Option<i64>,
+    /// Samples of a profiler of the host, on the clock of this profile.
+    pub timed: Vec<TimedSample>,
+    /// By how much its clock may differ from that of this profile, in ns.
+    pub timed_error_ns: i64,
 }
 
 impl HostActivity {
     /// Whether there is nothing that could explain what a thread did.
     pub fn is_empty(&self) -> bool {
-        self.os_calls.is_empty() && self.samples.is_empty() && self.off_cpu.is_empty()
+        self.os_calls.is_empty()
+            && self.samples.is_empty()
+            && self.off_cpu.is_empty()
+            && self.timed.is_empty()
     }
 }
 
@@ -60,6 +67,19 @@ pub struct CpuSample {
     pub function: Option<StrId>,
     /// The file name of the library or program that it is part of.
     pub module: Option<StrId>,
+}
+
+/// One sample of a thread by a profiler of the host, which has written a file of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct TimedSample {
+    /// The sampled thread.
+    pub thread: ThreadId,
+    /// When, in ns.
+    pub time: i64,
+    /// The time before it that it stands for, in ns, up to the sample before.
+    pub weight_ns: i64,
+    /// The function or line: `load (data/images.py:12)`.
+    pub place: StrId,
 }
 
 /// What a call of the operating system does.

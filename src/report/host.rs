@@ -245,11 +245,17 @@ const MOST_PARTS: usize = 512;
 
 /// The activities, without time in which the work was launched already.
 fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
-    let rest = parts.sum(|part| *part == HostPart::Rest);
+    let has_samples = HostTime::has_enough_samples(parts);
+    let rest = parts.sum(|part| match part {
+        HostPart::Rest => true,
+        HostPart::Sampled(_) => !has_samples,
+        _ => false,
+    });
     let mut rows = sampled(run, parts);
     let sampled_ns: i64 = rows.iter().map(|row| row.ns).sum();
     let mut sorted: Vec<(&HostPart, &PartSum)> = parts.parts.iter().collect();
     sorted.sort_by_key(|(part, sum)| (std::cmp::Reverse(sum.ns), **part));
+    sorted.retain(|(part, _)| has_samples || !matches!(part, HostPart::Sampled(_)));
     for (at, (part, sum)) in sorted.into_iter().enumerate() {
         if let Some(row) = describe(&run.profile, part, *sum) {
             let row = match at < MOST_PARTS {
@@ -312,6 +318,11 @@ fn describe(profile: &Profile, part: &HostPart, sum: PartSum) -> Option<HostRow>
                 ..HostRow::new("Python function", HostEvidence::Functions, sum)
             }
         }
+        HostPart::Sampled(place) => HostRow {
+            name: name(Some(place)),
+            samples: sum.count,
+            ..HostRow::new("Python function or line", HostEvidence::Samples, sum)
+        },
         HostPart::Rest | HostPart::Launched => return None,
     })
 }

@@ -10,7 +10,7 @@ use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
 use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
 use crate::base::text::{clip, listing, plain};
-use crate::base::units::{count, counted, ns, percent, times};
+use crate::base::units::{bytes, count, counted, ns, percent, times};
 use crate::judge::Severity;
 
 /// Widths that the report is laid out for, in columns.
@@ -178,17 +178,22 @@ impl Page {
         for profile in &report.host_profiles {
             let lines = profile.lines.iter().take(HOST_LINES);
             let lines: Vec<String> = lines
-                .map(|line| format!("{} {}", plain(&line.place), ns(line.ns)))
+                .map(|line| match line.ns > 0.0 {
+                    true => format!("{} {}", plain(&line.place), ns(line.ns)),
+                    false => format!("{} {}", plain(&line.place), bytes(line.grown_bytes)),
+                })
                 .collect();
             let (file, profiler) = (plain(&profile.file), plain(&profile.profiler));
-            let text = format!("{file}, written by {profiler}: {}.", lines.join(", "));
+            let text = match lines.is_empty() {
+                true => format!("{file}, written by {profiler}."),
+                false => format!("{file}, written by {profiler}: {}.", lines.join(", ")),
+            };
             self.words(&text, Style::new(), 0);
+            if let Some(memory) = &profile.memory {
+                self.words(&memory.sentence, Style::new(), 0);
+            }
+            self.words(&profile.note, DIM, 0);
         }
-        self.words(
-            "These times are over the whole run, in a separate run. They do not explain gaps and change no estimate.",
-            DIM,
-            0,
-        );
     }
 
     fn layers(&mut self, report: &Report) {

@@ -16,7 +16,7 @@ fn longest_lines_of_host_profiles_are_listed() {
             "## Where the host spends its time",
             "`seed.lprof`, written by line_profiler:",
             "| `train (job.py:12)` | - | 689 ms | 61 |",
-            "in a separate run",
+            "It covers the whole run and has no clock, so it names lines, but explains no gap and changes no estimate.",
         ],
     );
 }
@@ -32,4 +32,74 @@ fn host_profiles_change_no_estimate() {
     assert_eq!(with["host_profiles"][0]["profiler"], "line_profiler");
     with["host_profiles"] = serde_json::json!([]);
     assert_eq!(with, json(""));
+}
+
+const HOST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/host");
+
+fn json(arguments: &str) -> serde_json::Value {
+    let text = Sandbox::new().fine(&format!("{arguments} --format json"));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Each step of the recorded job decodes for 0.2 s (lines 17 to 19) and sleeps for 0.1 s (line 25).
+#[test]
+fn samples_with_a_clock_divide_the_gaps() {
+    let report = json(&format!(
+        "{HOST}/scalene.pt.trace.json.gz --host {HOST}/scalene.json"
+    ));
+    assert_eq!(report["host_profiles"][0]["alignment"], "aligned");
+    let rows = report["host"]["rows"].as_array().unwrap();
+    let whole = report["host"]["ns"].as_f64().unwrap();
+    let share = |lines: &[u32]| {
+        let of_lines = rows.iter().filter(|row| {
+            let name = row["name"].as_str().unwrap();
+            lines.iter().any(|line| name == format!("job.py:{line}"))
+        });
+        let (ns, samples) = of_lines.fold((0.0, 0), |(ns, samples), row| {
+            assert_eq!(row["evidence"], "samples", "{row}");
+            let count = row["samples"].as_u64().unwrap();
+            (ns + row["ns"].as_f64().unwrap(), samples + count)
+        });
+        assert!(samples >= 10, "{samples} samples");
+        ns / whole
+    };
+    let (decode, wait) = (share(&[17, 18, 19]), share(&[25]));
+    let part = decode / (decode + wait);
+    assert!(
+        (0.55..0.75).contains(&part),
+        "decode: {decode}, wait: {wait}"
+    );
+    // What follows the last sample in a gap is not explained.
+    assert!(decode + wait > 0.75, "decode: {decode}, wait: {wait}");
+    let sum: f64 = rows.iter().map(|row| row["ns"].as_f64().unwrap()).sum();
+    assert!((sum - whole).abs() <= rows.len() as f64, "{sum} of {whole}");
+}
+
+#[test]
+fn profiles_of_another_time_only_name_lines() {
+    let other = format!("{HOST}/mprof.pt.trace.json.gz");
+    let mut with = json(&format!("{other} --host {HOST}/scalene.json"));
+    assert_eq!(with["host_profiles"][0]["alignment"], "other_time");
+    assert_eq!(with["host"], serde_json::Value::Null);
+    let note = with["host_profiles"][0]["note"].as_str().unwrap();
+    assert!(note.contains("recorded at another time"), "{note}");
+    with["host_profiles"] = serde_json::json!([]);
+    assert_eq!(with, json(&other));
+}
+
+/// Each step of the recorded job keeps 4 MiB.
+#[test]
+fn growth_of_memory_is_given_per_step() {
+    let report = json(&format!(
+        "{HOST}/mprof.pt.trace.json.gz --host {HOST}/mprof.dat"
+    ));
+    let memory = &report["host_profiles"][0]["memory"];
+    let growth = memory["per_step_bytes"].as_f64().unwrap() / 1_048_576.0;
+    assert!((2.5..5.5).contains(&growth), "{growth} MiB");
+    let other = json(&format!(
+        "{HOST}/scalene.pt.trace.json.gz --host {HOST}/mprof.dat"
+    ));
+    let memory = &other["host_profiles"][0]["memory"];
+    assert_eq!(memory["per_step_bytes"], serde_json::Value::Null);
+    assert!(memory["peak_bytes"].as_f64() > Some(0.0));
 }

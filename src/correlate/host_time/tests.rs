@@ -3,6 +3,7 @@ use crate::correlate::{Run, Vocabulary, correlate};
 use crate::profile::OsCallClass;
 use crate::profile::{
     ApiCall, ApiClass, CpuSample, HostRange, OsCall, Process, ProcessId, SerialNumber, Thread,
+    TimedSample,
 };
 
 const THREAD: ThreadId = ThreadId(0);
@@ -84,7 +85,9 @@ fn divided(profile: &Profile) -> Vec<(String, i64)> {
             )
         }
         HostPart::OffCpu => "off".into(),
-        HostPart::CudaCall(name) | HostPart::Function(name) => text(*name),
+        HostPart::CudaCall(name) | HostPart::Function(name) | HostPart::Sampled(name) => {
+            text(*name)
+        }
         HostPart::Rest => "rest".into(),
         HostPart::Launched => "launched".into(),
     };
@@ -311,4 +314,55 @@ fn the_parts_of_each_gap_add_up_to_it() {
         assert_eq!(run.host.loads.sum(|_| true).ns, run.host.loads.ns);
     }
     assert!(divided > 0 || crate::shared::path_if_set("profiles").is_none());
+}
+
+/// Adds samples of a profiler of the host at these times, each for the 40 ns before it.
+fn sampled(profile: &mut Profile, times: impl IntoIterator<Item = i64>, name: &str) {
+    let place = profile.strings.intern(name);
+    profile
+        .host
+        .timed
+        .extend(times.into_iter().map(|time| TimedSample {
+            thread: THREAD,
+            time,
+            weight_ns: 40,
+            place,
+        }));
+    profile.host.timed.sort_by_key(|sample| sample.time);
+}
+
+#[test]
+fn samples_of_a_host_profiler_estimate_what_is_left() {
+    let mut profile = profile();
+    call(&mut profile, 200, 300, "cudaMalloc");
+    call(&mut profile, 880, 900, "cudaLaunchKernel");
+    python(&mut profile, 300, 400, "a/train.py(3): log");
+    // 220 is in a call, 520 begins before the sample at 500, 1,100 is behind the gap.
+    sampled(
+        &mut profile,
+        [20, 100, 220, 310, 430, 500, 520, 1_100],
+        "load",
+    );
+    let expected = [
+        ("a/train.py(3): log", 100),
+        ("cudaLaunchKernel", 20),
+        ("cudaMalloc", 100),
+        ("launched", 100),
+        // Up to 20: 20; to 100: 40; from 400 to 430: 30; to 500: 40; to 520: 20.
+        ("load", 150),
+        ("rest", 530),
+    ];
+    assert_eq!(divided(&profile), rows(&expected));
+    let pause = Pause {
+        thread: THREAD,
+        span: span(0, 1000),
+        launched: 900,
+    };
+    let parts = divide(&profile, &[pause]).remove(0);
+    let samples = parts.sum(|part| matches!(part, HostPart::Sampled(_)));
+    assert_eq!((samples.count, samples.ns), (5, 150));
+    assert!(!HostTime::has_enough_samples(&parts));
+    // The clock may be off by a fifth of the gap or more.
+    profile.host.timed_error_ns = 201;
+    assert!(!divided(&profile).iter().any(|(name, _)| name == "load"));
 }

@@ -2,7 +2,7 @@
 
 use super::super::{Answer, Entry, fact};
 use super::{GapScope, Gaps};
-use crate::correlate::{HostPart, HostParts, PartSum};
+use crate::correlate::{HostPart, HostParts, HostTime, PartSum};
 use crate::profile::OsCallClass;
 
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
@@ -36,6 +36,14 @@ fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
         let text = run.profile.text(name);
         let name = crate::correlate::function_in(text).unwrap_or_else(|| text.to_owned());
         return Some((name, ns as f64 / whole));
+    }
+    if HostTime::has_enough_samples(parts) {
+        let sampled = parts.parts.iter().filter_map(|(part, sum)| match part {
+            HostPart::Sampled(place) => Some((sum.ns, std::cmp::Reverse(*place))),
+            _ => None,
+        });
+        let (ns, std::cmp::Reverse(place)) = sampled.max()?;
+        return Some((run.profile.text(place).to_owned(), ns as f64 / whole));
     }
     let sampled = run.host.sampled_ns(parts)?;
     let named = parts.samples.iter().filter(|((name, _), _)| name.is_some());

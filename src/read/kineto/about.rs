@@ -58,13 +58,12 @@ const MAX_LOADERS: usize = 16;
 /// Maximum number of GPUs, more than a machine has; bounds the memory for a hostile file.
 const MAX_DEVICES: usize = 4096;
 /// Members of a trace object that describe the capture and contain no environment.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 13] = [
     "schemaVersion",
     "deviceProperties",
     "distributedInfo",
     "traceName",
     "displayTimeUnit",
-    "baseTimeNanoseconds",
     "trace_id",
     "record_shapes",
     "with_stack",
@@ -90,6 +89,8 @@ pub(super) struct About {
     pub(super) environment: bool,
     /// The distinct configurations of DataLoaders.
     pub(super) loaders: Vec<LoaderConfig>,
+    /// The time of the calendar to which the times of events are relative, in ns.
+    pub(super) base_ns: Option<i64>,
     devices: FxHashMap<u32, Device>,
 }
 
@@ -105,6 +106,9 @@ impl About {
                 self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
             }
             "pyprof_advise" => self.loaders = loaders(value),
+            "baseTimeNanoseconds" => {
+                self.base_ns = value.trim().trim_matches('"').parse().ok();
+            }
             "record_shapes" => self.shapes = Some(matches!(value.trim(), "1" | "true")),
             _ if KNOWN.contains(&key) => {}
             _ => self.environment |= is_environment(key, value),
@@ -242,7 +246,9 @@ mod tests {
             r#"{"backend": "nccl", "rank": 3, "world_size": 8}"#,
         );
         about.property("schemaVersion", "1");
+        about.property("baseTimeNanoseconds", "1790857026000000000");
         assert_eq!((about.rank, about.schema.as_deref()), (Some(3), Some("1")));
+        assert_eq!(about.base_ns, Some(1_790_857_026_000_000_000));
         assert_eq!(about.world_size, Some(8));
         let mut device = Device::default();
         about.describe(0, &mut device);

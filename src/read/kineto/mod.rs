@@ -149,6 +149,7 @@ impl Reader for Kineto {
             .finish(|key, device| about.describe(key.ordinal(), device));
         profile.schema_version.clone_from(&about.schema);
         profile.loaders.clone_from(&about.loaders);
+        profile.unix_zero_ns = unix_zero_ns(&profile, about.base_ns);
         for process in &mut profile.processes {
             process.rank = about.rank;
             process.world_size = about.world_size;
@@ -317,6 +318,19 @@ fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> 
     found.dedup_by_key(|m| m.kernel);
     found
 }
+
+/// The time of the calendar at time 0 of a trace. Without a base, times are those of the calendar, where they
+/// look like it.
+fn unix_zero_ns(profile: &Profile, base_ns: Option<i64>) -> Option<i64> {
+    let calls = profile.calls.first().map(|call| call.span.start);
+    let first = calls.or_else(|| Some(profile.kernels.first()?.span.start))?;
+    let zero = base_ns.unwrap_or(0);
+    let unix = zero.checked_add(first)?;
+    PLAUSIBLE_NS.contains(&unix).then_some(zero)
+}
+
+/// From 2015 to 2100: no clock that counts from the start of a machine or a program.
+const PLAUSIBLE_NS: std::ops::Range<i64> = 1_420_070_400_000_000_000..4_102_444_800_000_000_000;
 
 /// Fills in which data was recorded. `ProfilerActivity.CUDA` is one switch: with kernels or calls,
 /// copies and synchronizations are recorded too.

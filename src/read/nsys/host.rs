@@ -91,6 +91,7 @@ pub(super) fn add(
         has_os_calls,
         has_scheduling,
         complete_until: rows.complete_until,
+        ..HostActivity::default()
     };
     if let Some(until) = rows.complete_until {
         note_incomplete(profile, until);

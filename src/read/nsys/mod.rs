@@ -134,9 +134,18 @@ fn read(
     ranges.name(&strings, pruning, &mut builder);
 
     host::add(&db, &mut builder, progress)?;
+    builder.profile.unix_zero_ns = session_start(&db, progress)?;
     gpus.add_idle(&mut builder);
     record(&db, &mut builder.profile)?;
     Ok(builder.finish(|key, device| gpus.describe(key, device)))
+}
+
+/// When the session began, to which all times are relative, in ns since 1970 (UTC).
+fn session_start(db: &Db, progress: &dyn Progress) -> Result<Option<i64>, ReadError> {
+    columns!(Columns, ["utcEpochNs"]);
+    let rows: Vec<[Option<i64>; 1]> =
+        integer_rows::rows(db, "TARGET_INFO_SESSION_START_TIME", Columns, progress)?;
+    Ok(rows.first().and_then(|[start]| *start).filter(|ns| *ns > 0))
 }
 
 /// The process ids of `globalPid`s, if the export lists them.

@@ -1,0 +1,125 @@
+use super::*;
+use crate::correlate::testing::ProfileBuilder;
+use crate::host::{HostSample, MemorySample, TimedSamples};
+use crate::profile::LoaderConfig;
+
+/// 2026-01-01, in ns since 1970.
+const ZERO: i64 = 1_767_225_600_000_000_000;
+const MS: i64 = 1_000_000;
+
+/// A profile of one process with launches at 9 and 500 ms.
+fn profile() -> Profile {
+    let mut builder = ProfileBuilder::new();
+    builder.launch(9 * MS);
+    builder.launch(500 * MS);
+    let mut profile = builder.profile;
+    profile.unix_zero_ns = Some(ZERO);
+    profile
+}
+
+/// A host profile with a sample at each of these times, in ms.
+fn host(times: &[i64]) -> HostProfile {
+    let place = HostLine {
+        file: "/home/arthur/train/data.py".to_owned(),
+        line: 12,
+        function: "load".to_owned(),
+        ..HostLine::default()
+    };
+    let samples = times.iter().map(|ms| HostSample {
+        unix_ns: ZERO + ms * MS,
+        weight_ns: 10 * MS,
+        place: 0,
+    });
+    HostProfile {
+        profiler: "Scalene",
+        timed: Some(TimedSamples {
+            places: vec![place],
+            samples: samples.collect(),
+            mixes_workers: true,
+            ..TimedSamples::default()
+        }),
+        ..HostProfile::default()
+    }
+}
+
+#[test]
+fn samples_in_the_recorded_time_are_placed_on_the_main_thread() {
+    let mut profile = profile();
+    let host = host(&[-5, 8, 100, 110, 499, 501, 9_000]);
+    assert_eq!(add_host_samples(&mut profile, &host), Alignment::Aligned);
+    let times: Vec<i64> = profile.host.timed.iter().map(|s| s.time / MS).collect();
+    assert_eq!(times, [100, 110, 499]);
+    let name = profile.text(profile.host.timed.first().unwrap().place);
+    assert_eq!(name, "load (train/data.py:12)");
+    assert_eq!(add_host_samples(&mut profile, &host), Alignment::NotNeeded);
+    assert_eq!(profile.host.timed.len(), 3);
+}
+
+type Change = fn(&mut Profile);
+
+#[test]
+fn samples_that_cannot_be_placed_are_not_used() {
+    let place = |change: Change, host: &HostProfile| {
+        let mut profile = profile();
+        change(&mut profile);
+        let alignment = add_host_samples(&mut profile, host);
+        assert!(profile.host.timed.is_empty(), "{alignment:?}");
+        alignment
+    };
+    let at_100 = host(&[100]);
+    let nothing: Change = |_| {};
+    let cases: [(Change, Alignment); 4] = [
+        (|p| p.unix_zero_ns = None, Alignment::NoClock),
+        (
+            |p| p.unix_zero_ns = Some(ZERO + 1_000 * MS),
+            Alignment::OtherTime,
+        ),
+        (|p| p.threads[0].tid = 77, Alignment::OtherProcess),
+        (
+            |p| {
+                p.loaders.push(LoaderConfig {
+                    workers: 2,
+                    ..LoaderConfig::default()
+                });
+            },
+            Alignment::MixedWithWorkers,
+        ),
+    ];
+    for (change, expected) in cases {
+        assert_eq!(place(change, &at_100), expected);
+    }
+    assert_eq!(place(nothing, &HostProfile::default()), Alignment::Untimed);
+    let mut of_another_process = at_100.clone();
+    of_another_process.timed.as_mut().unwrap().pid = Some(4_242);
+    assert_eq!(place(nothing, &of_another_process), Alignment::OtherProcess);
+    // Extreme clocks must not overflow.
+    let mut extreme = at_100;
+    let samples = &mut extreme.timed.as_mut().unwrap().samples;
+    samples[0].unix_ns = i64::MIN;
+    assert_eq!(place(nothing, &extreme), Alignment::OtherTime);
+}
+
+#[test]
+fn memory_is_aligned_if_it_was_measured_at_the_same_time() {
+    let memory = |ms: i64| HostProfile {
+        memory: vec![MemorySample {
+            unix_ns: ZERO + ms * MS,
+            bytes: 1.0,
+        }],
+        ..HostProfile::default()
+    };
+    let mut profile = profile();
+    assert_eq!(
+        add_host_samples(&mut profile, &memory(300)),
+        Alignment::Aligned
+    );
+    assert_eq!(
+        add_host_samples(&mut profile, &memory(900)),
+        Alignment::OtherTime
+    );
+    profile.unix_zero_ns = None;
+    assert_eq!(
+        add_host_samples(&mut profile, &memory(300)),
+        Alignment::NoClock
+    );
+}
