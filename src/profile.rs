@@ -661,6 +661,16 @@ pub struct Message {
     pub args: StrId,
 }
 
+/// The region of a program that captured a kernel of a CUDA graph
+/// (`torch.cuda.graph_annotations.mark_kernels`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GraphRegion {
+    /// Its name, as the program gives it.
+    pub name: StrId,
+    /// Whether the kernel is part of the backward pass of the region.
+    pub backward: bool,
+}
+
 /// Everything read from one file. Kernels, calls and ranges are sorted by start, ties by file order.
 #[derive(Debug, Clone)]
 pub struct Profile {
@@ -711,6 +721,8 @@ pub struct Profile {
     pub events: Vec<CudaEvent>,
     /// Messages of collectives, sorted by kernel.
     pub messages: Vec<Message>,
+    /// Regions that captured kernels of CUDA graphs, sorted by kernel.
+    pub graph_regions: Vec<(KernelId, GraphRegion)>,
     /// The distinct configurations of the DataLoaders of the program, where `pyprof-advise run` recorded
     /// them.
     pub loaders: Vec<LoaderConfig>,
@@ -752,6 +764,7 @@ impl Profile {
             overheads: Vec::new(),
             events: Vec::new(),
             messages: Vec::new(),
+            graph_regions: Vec::new(),
             loaders: Vec::new(),
             host: HostActivity::default(),
             unix_zero_ns: None,

@@ -169,6 +169,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
         lines,
         mut layers,
     } = origins;
+    replay_names::place_regions(&profile, &mut settings, &mut layers, &mut labels);
     if let Some(names) = &replay_names {
         names.place(&mut settings, &mut layers, &mut labels);
     }

@@ -309,6 +309,8 @@ pub enum LayerSource {
     Fsdp,
     /// nn.Module stack: Kineto python events, module hierarchy, `funcStack`.
     Module,
+    /// Names that the program gave the kernels of a CUDA graph.
+    GraphRegion,
     /// Any other range or annotation the user pushed.
     UserRange,
     /// The innermost user source line of a call stack.
@@ -324,6 +326,7 @@ impl LayerSource {
             LayerSource::LayerRange => "ranges that name layers",
             LayerSource::Fsdp => "FSDP module brackets",
             LayerSource::Module => "the nn.Module stack",
+            LayerSource::GraphRegion => "regions that captured CUDA graphs (`mark_kernels`)",
             LayerSource::UserRange => "user ranges",
             LayerSource::SourceLine => "source lines of call stacks",
             LayerSource::Op => "operator names (nothing in the profile names layers)",

@@ -4,9 +4,32 @@
 use rustc_hash::FxHashMap;
 
 use super::layers::LayerTable;
-use super::model::{LayerId, ReplayNames, ReplayedWork};
+use super::model::{Direction, LayerId, LayerSource, ReplayNames, ReplayedWork};
 use super::scope_query::Placement;
-use crate::profile::{KernelId, Strings};
+use crate::profile::{KernelId, Profile, Strings};
+
+/// Puts the kernels of graphs whose regions the program has named into those regions.
+pub(super) fn place_regions(
+    profile: &Profile,
+    settings: &mut FxHashMap<KernelId, Placement<LayerId>>,
+    layers: &mut LayerTable,
+    labels: &mut Strings,
+) {
+    for (kernel, region) in &profile.graph_regions {
+        let label = labels.intern(profile.text(region.name));
+        let layer = layers.intern(LayerSource::GraphRegion, label, labels);
+        let setting = settings.entry(*kernel).or_insert(Placement {
+            layer: None,
+            direction: Direction::Unknown,
+            recomputed: false,
+            line: None,
+        });
+        setting.layer = Some(layer);
+        if region.backward {
+            setting.direction = Direction::Bprop;
+        }
+    }
+}
 
 impl ReplayNames {
     /// The work of a kernel.

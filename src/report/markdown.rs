@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::basis::Basis;
 use super::charts::Charts;
 use super::template::{BuiltIn, TemplateError};
-use super::{Report, collectives, folded_work, narrative};
+use super::{RepeatingKernels, Report, collectives, folded_work, narrative};
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");
@@ -230,7 +230,7 @@ impl Page {
             charts: Value::from(Serde(Charts::of(report, &basis))),
             work: Value::from(Serde(folded_work::rows(report, MAX_WORK))),
             collectives_table: Value::from(Serde(collectives::table(report, &basis))),
-            repeating_text: report.repeating.as_ref().map(|r| r.sentences()),
+            repeating_text: report.repeating.as_ref().map(RepeatingKernels::sentences),
             capture_again: narrative::capture_again(report),
             one_saving: basis.one_saving(report),
             basis: Value::from(Serde(basis)),

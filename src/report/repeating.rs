@@ -238,7 +238,8 @@ impl Sums {
         }
         let count = self.repetitions.len();
         // Layers with names are told by them.
-        let named = layers.len().saturating_mul(2) > count;
+        let in_a_row = self.rows.first().copied().filter(|_| self.rows.len() == 1);
+        let named = layers.len() as u64 > in_a_row.unwrap_or(count as u64) / 2;
         if named || with_operator as f64 > MOST_WITH_OPERATOR * time_ns as f64 {
             return None;
         }
@@ -264,7 +265,7 @@ impl Sums {
         let all_ns: i64 = self.repetitions.iter().sum();
         Some(RepeatingKernels {
             repetitions: count as u64,
-            in_a_row: self.rows.first().copied().filter(|_| self.rows.len() == 1),
+            in_a_row,
             length: self.kernels.len() as u64,
             like_layers,
             time_ns,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pyprof_advise::read::NoProgress;
 use pyprof_advise::report::{RepeatingKernels, Report, markdown, read_json, text};
 use pyprof_advise::{Advisor, compare, report};
 use serde_json::{Value, json};
@@ -198,4 +199,69 @@ fn layers_of_real_replays_are_counted() {
         assert_eq!(counts(&found), expected, "{file}");
         assert!(found.share > 0.85, "{file}: {}", found.share);
     }
+}
+
+/// The layers of [`Replays`] with the members of `args` that torch 2.15 writes for regions of
+/// `torch.cuda.graph_annotations.mark_kernels` (torch/profiler/_chrome_trace_export.py). No such trace of a GPU is
+/// at hand, so this one is synthetic.
+fn annotated() -> Replays {
+    let mut trace = Replays::of(2, 12);
+    let kernels = trace.events.iter_mut().filter(|e| e["cat"] == "kernel");
+    for (number, event) in kernels.enumerate() {
+        // The nodes of a replay: one kernel, the layers, one kernel.
+        let node = number % (12 * LAYER.len() + 2);
+        event["args"]["graph node id"] = json!(node + 1);
+        if (1..=12 * LAYER.len()).contains(&node) {
+            let layer = (node - 1) / LAYER.len();
+            event["args"]["name"] = json!(format!("blocks.{layer}"));
+            if layer >= 8 {
+                event["args"]["autograd_phase"] = json!("backward");
+            }
+        }
+    }
+    trace
+}
+
+#[test]
+fn regions_of_a_capture_name_the_layers_of_its_replays() {
+    let report = annotated().report();
+    let layers = &report.layers[0];
+    assert_eq!((layers.name.as_str(), layers.layers), ("blocks.*", 12));
+    // The sums of the durations above: 12 layers, of which 4 are part of a backward pass.
+    assert_eq!(layers.time_ns, 2 * 12 * 69_000);
+    assert_eq!(layers.bprop_ns, 2 * 4 * 69_000);
+    assert_eq!(report.repeating, None);
+    let source = report.method.layer_source.as_deref();
+    assert_eq!(
+        source,
+        Some("regions that captured CUDA graphs (`mark_kernels`)")
+    );
+}
+
+#[test]
+fn scrubbed_copies_keep_the_regions_of_a_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a.json"), folder.path().join("b.json"));
+    std::fs::write(
+        &path,
+        json!({"traceEvents": annotated().events}).to_string(),
+    )
+    .unwrap();
+    pyprof_advise::scrub::scrub(&path, &copy, false, &NoProgress).unwrap();
+    let names = |path: &Path| -> Vec<String> {
+        let report = report_of(path);
+        report.layers.into_iter().map(|row| row.name).collect()
+    };
+    assert_eq!(names(&copy), names(&path));
+}
+
+#[test]
+fn names_in_events_of_other_kernels_are_no_regions() {
+    let mut trace = annotated();
+    for event in trace.events.iter_mut().filter(|e| e["cat"] == "kernel") {
+        event["args"]["graph node id"] = json!(0);
+    }
+    let report = trace.report();
+    let named = report.layers.iter().find(|row| row.name.contains("blocks"));
+    assert_eq!(named, None);
 }

@@ -11,9 +11,9 @@ use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiCall, ApiClass, CopyKind, HostRange, Kernel, LaunchConfig, MemoryCopy, MemoryKind,
-    MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId, Strings, SyncKind,
-    Synchronization, ThreadId,
+    ApiCall, ApiClass, CopyKind, GraphRegion, HostRange, Kernel, LaunchConfig, MemoryCopy,
+    MemoryKind, MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId, Strings,
+    SyncKind, Synchronization, ThreadId,
 };
 use crate::read::builder::{Builder, DeviceKey};
 use crate::read::cupti::{correlation, take_sync_kinds_from_calls, unversioned};
@@ -131,6 +131,8 @@ pub(super) struct Rows {
     flows: Flows,
     /// Kernels whose events describe the message they send, with the description.
     pub(super) messages: Vec<(Kernel, StrId)>,
+    /// Nodes of CUDA graphs whose events name the region that captured them.
+    pub(super) regions: Vec<(Kernel, GraphRegion)>,
     names: Strings,
     line: String,
     events: u64,
@@ -199,6 +201,7 @@ impl Rows {
             positions: Vec::new(),
             flows: Flows::default(),
             messages: Vec::new(),
+            regions: Vec::new(),
             names: Strings::default(),
             line: String::new(),
             events: 0,
@@ -343,6 +346,15 @@ impl Rows {
             && let Some(message) = self.arguments(&message(args))
         {
             self.messages.push((kernel, message));
+        }
+        if kernel.in_graph
+            && let Some(name) = args.region.map(text).filter(|name| !name.is_empty())
+        {
+            let region = GraphRegion {
+                name: self.builder.profile.strings.intern(&name),
+                backward: args.autograd_phase.map(bare) == Some("backward"),
+            };
+            self.regions.push((kernel, region));
         }
     }
 

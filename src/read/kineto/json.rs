@@ -127,6 +127,10 @@ object! {
         registers: Raw<'a> = "registers per thread",
         shared: Raw<'a> = "shared memory",
         graph_node: Raw<'a> = "graph node id",
+        /// The region that `torch.cuda.graph_annotations.mark_kernels` put a node of a CUDA graph into.
+        region: Raw<'a> = "name",
+        /// `backward` for nodes of the region's backward pass.
+        autograd_phase: Raw<'a> = "autograd_phase",
         bytes: Raw<'a> = "bytes" | "size",
         kind: Raw<'a> = "kind",
         sequence: Raw<'a> = "Sequence number",

@@ -13,9 +13,7 @@ use super::builder::Builder;
 use super::magic::first_byte;
 use super::reader::{Input, Progress, ReadError, Reader, Sniff};
 use crate::base::units;
-use crate::profile::{
-    Container, DataKind, Format, Kernel, KernelId, Message, Profile, RangeArgs, StrId,
-};
+use crate::profile::{Container, DataKind, Format, Kernel, KernelId, Message, Profile, RangeArgs};
 
 mod about;
 mod events;
@@ -144,6 +142,7 @@ impl Reader for Kineto {
         let (counters, other_accelerator) = (rows.counters, rows.other_accelerator);
         let coarse = !rows.fractions;
         let messages = std::mem::take(&mut rows.messages);
+        let regions = std::mem::take(&mut rows.regions);
         let mut profile = rows
             .builder
             .finish(|key, device| about.describe(key.ordinal(), device));
@@ -154,7 +153,11 @@ impl Reader for Kineto {
             process.rank = about.rank;
             process.world_size = about.world_size;
         }
-        profile.messages = of_kernels(&messages, &profile.kernels);
+        let messages = of_kernels(&messages, &profile.kernels).into_iter();
+        profile.messages = messages
+            .map(|(kernel, args)| Message { kernel, args })
+            .collect();
+        profile.graph_regions = of_kernels(&regions, &profile.kernels);
         record(&mut profile, &about);
         if let Some((name, events)) = other_accelerator.filter(|_| !profile.recorded.kernels) {
             profile.note(
@@ -294,28 +297,30 @@ fn note_strays(profile: &mut Profile, strays: &Strays) {
     }
 }
 
-/// The messages with the handles of their kernels, which have been sorted in the meantime.
-fn of_kernels(messages: &[(Kernel, StrId)], kernels: &[Kernel]) -> Vec<Message> {
+/// What events of kernels describe, with the handles of the kernels, which have been sorted in the meantime.
+fn of_kernels<T: Copy>(described: &[(Kernel, T)], kernels: &[Kernel]) -> Vec<(KernelId, T)> {
     /// Maximum number of kernels with the same start that are compared; bounds the work for hostile
     /// files.
     const MOST: usize = 64;
-    let mut found: Vec<Message> = messages
+    let mut found: Vec<(KernelId, T)> = described
         .iter()
-        .filter_map(|(sender, args)| {
-            let from = kernels.partition_point(|k| k.span.start < sender.span.start);
+        .filter_map(|(described, text)| {
+            let from = kernels.partition_point(|k| k.span.start < described.span.start);
             let same = |k: &Kernel| {
                 (k.span, k.name, k.stream, k.correlation)
-                    == (sender.span, sender.name, sender.stream, sender.correlation)
+                    == (
+                        described.span,
+                        described.name,
+                        described.stream,
+                        described.correlation,
+                    )
             };
             let at = from + kernels.iter().skip(from).take(MOST).position(same)?;
-            Some(Message {
-                kernel: KernelId::new(at),
-                args: *args,
-            })
+            Some((KernelId::new(at), *text))
         })
         .collect();
-    found.sort_unstable_by_key(|m| m.kernel);
-    found.dedup_by_key(|m| m.kernel);
+    found.sort_by_key(|(kernel, _)| *kernel);
+    found.dedup_by_key(|(kernel, _)| *kernel);
     found
 }
 

@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use super::basis::{Basis, Whole};
 use super::template::{BuiltIn, TemplateError};
-use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, collectives, narrative, verdict};
+use super::{
+    DeviceRow, LaneRow, RepeatingKernels, Report, SiteRow, StepRow, collectives, narrative, verdict,
+};
 use crate::base::text;
 use crate::base::units::ns_range;
 
@@ -62,7 +64,7 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
     let values = context! {
         page,
         one_saving => basis.one_saving(report),
-        repeating_text => report.repeating.as_ref().map(|r| r.sentences()),
+        repeating_text => report.repeating.as_ref().map(RepeatingKernels::sentences),
         capture_again => narrative::capture_again(report),
         collectives_table => Value::from(Serde(collectives::table(report, &basis))),
         potential => Value::from(Serde(Potential::of(report, &basis))),
