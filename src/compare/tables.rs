@@ -56,6 +56,22 @@ pub(super) fn layers(
     (rows, omitted)
 }
 
+/// How much slower the layer is at most, on all ranks that have it; `None` unless each tells.
+fn at_most(same: &[(usize, &LayerRow)]) -> Option<f64> {
+    let parts: Option<Vec<(f64, f64)>> = same
+        .iter()
+        .map(|(_, part)| {
+            let ns = part.time_ns as f64;
+            let most = part.slowdown_at_most.filter(|most| *most > 0.0)?;
+            Some((ns, ns / most))
+        })
+        .collect();
+    let parts = parts?;
+    let ns: f64 = parts.iter().map(|part| part.0).sum();
+    let least_ns: f64 = parts.iter().map(|part| part.1).sum();
+    (least_ns > 0.0).then(|| ns / least_ns)
+}
+
 fn layer(
     same: &[(usize, &LayerRow)],
     busy_ns: i64,
@@ -70,8 +86,7 @@ fn layer(
         update_ns: 0,
         cost_known_ns: 0.0,
         best_ideal_ns: None,
-        // The bytes behind the bound of each rank are not in its report.
-        slowdown_at_most: None,
+        slowdown_at_most: at_most(same),
         bound: None,
         findings: Vec::new(),
         ..(*first).clone()

@@ -265,3 +265,19 @@ fn names_in_events_of_other_kernels_are_no_regions() {
     let named = report.layers.iter().find(|row| row.name.contains("blocks"));
     assert_eq!(named, None);
 }
+
+#[test]
+fn ranks_share_an_upper_end_of_the_slowdown() {
+    let with = |most: Option<f64>| {
+        let mut report = annotated().report();
+        report.layers[0].slowdown_at_most = most;
+        report
+    };
+    let merged = |a, b| {
+        let merged = compare::merge(vec![with(a), with(b)], Vec::new()).unwrap();
+        merged.layers[0].slowdown_at_most
+    };
+    // The same time on both: 2 / (1/2 + 1/4).
+    assert_eq!(merged(Some(2.0), Some(4.0)), Some(2.0 / 0.75));
+    assert_eq!(merged(Some(2.0), None), None);
+}
