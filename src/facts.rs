@@ -17,6 +17,7 @@ mod closed_sets;
 mod collectives;
 mod conversion;
 mod copy;
+mod cutlass;
 mod enclosing_ops;
 mod first_fp64;
 mod framework_signs;
@@ -338,6 +339,7 @@ pub fn all() -> &'static [Fact] {
         facts.extend(message::ENTRIES.iter().map(|e| e.fact));
         facts.extend(conversion::ENTRIES.iter().map(|e| e.fact));
         facts.extend(maker::ENTRIES.iter().map(|e| e.fact));
+        facts.extend(cutlass::ENTRIES.iter().map(|e| e.fact));
         facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
         facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
         facts.extend(copy::ENTRIES.iter().map(|e| e.fact));

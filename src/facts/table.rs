@@ -535,6 +535,7 @@ static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(||
     add(&mut all, super::message::ENTRIES, Question::Site);
     add(&mut all, super::conversion::ENTRIES, Question::Site);
     add(&mut all, super::maker::ENTRIES, Question::Kernel);
+    add(&mut all, super::cutlass::ENTRIES, Question::Kernel);
     add(&mut all, super::kernel::ENTRIES, Question::Kernel);
     add(&mut all, super::layer::ENTRIES, Question::Layer);
     add(&mut all, super::chain::ENTRIES, Question::Chain);
