@@ -12,6 +12,7 @@ import torch
 from . import _guard
 from ._clock import ClockRecorder
 from ._hooks import live_objects
+from ._host import CProfileRecorder, PySpy
 from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
 from ._settings import SKIP
@@ -48,7 +49,8 @@ class Capture:
         self._loaders = Loaders()
         self._windows: list[Window] = list(settings.windows)
         self._leader: Stream | None = None
-        self._recorder: TorchRecorder | NsysRecorder | ClockRecorder | None = None
+        self._recorder: TorchRecorder | NsysRecorder | ClockRecorder | CProfileRecorder | None = None
+        self._spy: PySpy | None = None
         self._wait_until = 0
         self._agreed: int | None = None
         self._has_optimizer: bool | None = None
@@ -77,6 +79,10 @@ class Capture:
         if recorder is not None and recorder.finish():
             self._add_window(recorder)
         self._remove_hooks()
+        spy, self._spy = self._spy, None
+        if spy is not None:
+            spy.stop()
+            self.record.host.append(spy.entry)
         self.record.state, self.record.reason = state, reason
         self.record.write()
         if self.on_done is not None:
@@ -85,7 +91,7 @@ class Capture:
     def forget(self) -> None:
         """Removes every hook and leaves an open window as it is: after a fork, in the child."""
         self._active = False
-        self._recorder = None
+        self._recorder = self._spy = None
         self._remove_hooks()
 
     def _remove_hooks(self) -> None:
@@ -177,7 +183,10 @@ class Capture:
         leader = self._leader
         if not self._active or leader is None:
             return
-        if self._recorder is None:
+        if self._recorder is None and not self._spies():
+            self._boundary.forget()
+            self._wait_until = leader.count + 1
+        elif self._recorder is None:
             self._open(leader)
         elif self._recorder.step():
             recorder, self._recorder = self._recorder, None
@@ -190,6 +199,15 @@ class Capture:
             else:
                 self.stop("done")
 
+    def _spies(self) -> bool:
+        """Whether py-spy samples, if it is wanted. In a job of several ranks it is not used."""
+        if self.settings.host_profiler != "py-spy" or Ranks.here() is not None:
+            return True
+        if self._spy is None:
+            self._spy = PySpy(self.settings.folder, self._who())
+            self._spy.start()
+        return self._spy.is_ready()
+
     def _open(self, leader: Stream) -> None:
         if _guard.is_profiling():
             # The program's own profiler; it will not run for ever.
@@ -199,7 +217,9 @@ class Capture:
         window = self._windows.pop(0)
         self.record.state = "recording"
         self.record.write()
-        if self.settings.recorder == "nsys":
+        if window == "host":
+            self._recorder = CProfileRecorder(self.settings, self._who())
+        elif self.settings.recorder == "nsys":
             self._recorder = NsysRecorder(self.settings, leader.count)
         elif self.settings.recorder == "clock":
             self._recorder = ClockRecorder(self.settings)
@@ -219,7 +239,12 @@ class Capture:
         ranks = Ranks.here()
         return f"process{self.record.pid}" if ranks is None else f"rank{ranks.rank}"
 
-    def _add_window(self, recorder: TorchRecorder | NsysRecorder | ClockRecorder) -> None:
+    def _add_window(
+        self, recorder: TorchRecorder | NsysRecorder | ClockRecorder | CProfileRecorder
+    ) -> None:
+        if isinstance(recorder, CProfileRecorder):
+            self.record.host.append(recorder.entry)
+            return
         if isinstance(recorder, ClockRecorder):
             self.record.trial = recorder.result()
             return

@@ -54,6 +54,8 @@ class Record:
     windows: list[dict[str, Any]] = field(default_factory=list)
     """One entry per trace, as in the manifest."""
     notes: list[str] = field(default_factory=list)
+    host: list[dict[str, Any]] = field(default_factory=list)
+    """What profilers of the host have recorded: see `_host`."""
     trial: dict[str, Any] | None = None
     """What `pyprof-advise try` asks for: see `_trial`."""
 
@@ -81,6 +83,7 @@ class Record:
             "versions": versions(),
             "windows": self.windows,
             "notes": self.notes,
+            "host": self.host,
             "trial": self.trial,
         }
         ranks = Ranks.here()

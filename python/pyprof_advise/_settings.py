@@ -11,9 +11,9 @@ from typing import Literal
 VARIABLE = "PYPROF_ADVISE_CAPTURE"
 """The environment variable in which `pyprof-advise run` passes the settings to the program."""
 
-Window = Literal["light", "detailed", "timed"]
+Window = Literal["light", "detailed", "timed", "host"]
 """A light window records operators only, so that idle time is real; a detailed one adds shapes and layers. In a
-timed one, only the length of steps is measured."""
+timed one, only the length of steps is measured; in one of the host, calls are counted by cProfile."""
 
 Recorder = Literal["torch", "nsys", "clock"]
 """Who records: torch.profiler, the nsys that the program runs under, or a clock."""
@@ -44,6 +44,8 @@ class Settings:
     """Files of treatments to apply to the program, in this order."""
     seed: int | None = None
     """The seed of the random number generators when torch is imported; None leaves them alone."""
+    host_profiler: str | None = None
+    """A profiler of the host that runs beside the recording: `py-spy`."""
     ends: bool = False
     """Whether to end the program when everything is recorded."""
 
@@ -65,5 +67,6 @@ class Settings:
             names_operators=bool(given.get("names_operators", False)),
             treatments=tuple(map(Path, given.get("treatments", ()))),
             seed=given.get("seed"),
+            host_profiler=given.get("host_profiler"),
             ends=bool(given.get("ends", False)),
         )

@@ -44,6 +44,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) treatments: &'a [PathBuf],
     /// The seed of the program's random number generators; `None` leaves them alone.
     pub(crate) seed: Option<u32>,
+    /// A profiler of the host beside the recording.
+    pub(crate) host_profiler: Option<&'a str>,
     /// Whether the program ends when everything is recorded.
     pub(crate) ends: bool,
 }
@@ -60,6 +62,17 @@ pub(crate) enum Recorder {
     Clock,
 }
 
+/// Checks that py-spy is installed, which the program starts beside its recording.
+///
+/// # Errors
+/// When it cannot be started.
+pub(crate) fn find_py_spy() -> io::Result<()> {
+    match start::output(&["py-spy", "--version"])? {
+        (true, _) => Ok(()),
+        (false, said) => Err(io::Error::other(said.trim().to_owned())),
+    }
+}
+
 /// Replaces the states of the processes by one manifest; returns the number of traces.
 ///
 /// # Errors
@@ -70,7 +83,7 @@ pub(crate) fn conclude(folder: &Path, command: &[String], states: &States) -> io
         files.push(FileEntry::of_all_processes(nsys::EXPORT));
     }
     let count = files.len();
-    let manifest = Manifest::new(command.to_vec(), states.versions(), files);
+    let manifest = Manifest::new(command.to_vec(), states.versions(), files, states.host());
     let text = serde_json::to_string_pretty(&manifest)?;
     fs::write(folder.join(crate::read::manifest::NAME), text + "\n")?;
     for file in states.files() {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::base::text::plain;
 use crate::base::units::counted;
-use crate::read::manifest::FileEntry;
+use crate::read::manifest::{FileEntry, HostEntry};
 
 /// Most processes whose state is read.
 const MAX_PROCESSES: usize = 4096;
@@ -27,7 +27,19 @@ struct State {
     versions: BTreeMap<String, Option<String>>,
     windows: Vec<WindowFile>,
     rank: Option<u32>,
+    host: Vec<HostFile>,
     trial: Option<Timed>,
+}
+
+/// What a profiler of the host has recorded.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct HostFile {
+    file: String,
+    profiler: String,
+    started_unix_ns: Option<i64>,
+    /// Why there is no file.
+    problem: Option<String>,
 }
 
 /// What a process has measured without a profiler.
@@ -140,6 +152,25 @@ impl States {
     /// The traces that were written.
     pub(crate) fn windows(&self) -> impl Iterator<Item = &WindowFile> {
         self.states.iter().flat_map(|state| &state.windows)
+    }
+
+    /// The profiles of the host that were written.
+    pub(super) fn host(&self) -> Vec<HostEntry> {
+        let files = self.states.iter().flat_map(|state| &state.host);
+        let written = files.filter(|file| file.problem.is_none());
+        written
+            .map(|file| HostEntry {
+                file: file.file.clone(),
+                profiler: file.profiler.clone(),
+                started_unix_ns: file.started_unix_ns,
+            })
+            .collect()
+    }
+
+    /// Why profilers of the host have recorded nothing.
+    pub(crate) fn host_problems(&self) -> impl Iterator<Item = &str> {
+        let files = self.states.iter().flat_map(|state| &state.host);
+        files.filter_map(|file| file.problem.as_deref())
     }
 
     /// The versions of the process that recorded, else of any.

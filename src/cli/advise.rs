@@ -24,6 +24,7 @@ use crate::host::HostProfile;
 use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
 use crate::read;
+use crate::read::manifest::{HostEntry, Manifest};
 use crate::report::{self, HostProfileReport, LeftOut, Report};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
@@ -108,7 +109,8 @@ pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
     super::warn_of_memory(&inputs.files, console);
     if !inputs.is_job {
-        let host = std::mem::take(&mut session.host);
+        let mut host = std::mem::take(&mut session.host);
+        host.extend(recorded_host_profiles(&args.profiles, console));
         session.advisor = session.advisor.host_profiles(host);
     }
     if inputs.is_job {
@@ -298,6 +300,28 @@ fn host_profiles(args: &AdviseArgs) -> Result<Vec<(String, HostProfile)>, Failur
         Ok((name.to_string_lossy().into_owned(), profile))
     };
     args.host.iter().map(read).collect()
+}
+
+/// By how much the times of py-spy may be off: it starts within this time, and samples every 10 ms.
+const STARTED_WITHIN_NS: i64 = 20_000_000;
+
+/// The profiles of the host that `run --host-profiler` has put beside a recording.
+fn recorded_host_profiles(paths: &[PathBuf], console: Console) -> Vec<(String, HostProfile)> {
+    let [folder] = paths else {
+        return Vec::new();
+    };
+    let entries = Manifest::of(folder).map_or_else(Vec::new, |manifest| manifest.host(folder));
+    let read = |(path, entry): (PathBuf, HostEntry)| match crate::host::open(&path) {
+        Ok(profile) => Some(match entry.started_unix_ns {
+            Some(start) => (entry.file, profile.started_at(start, STARTED_WITHIN_NS)),
+            None => (entry.file, profile),
+        }),
+        Err(problem) => {
+            console.warn(&plain(&problem));
+            None
+        }
+    };
+    entries.into_iter().filter_map(read).collect()
 }
 
 /// The result of one profile.

@@ -65,6 +65,9 @@ pub(super) struct RunArgs {
     /// Record with another profiler
     #[arg(long, value_name = "PROFILER")]
     with: Option<With>,
+    /// Run a profiler of the host too, which shows what the host does while the GPU waits
+    #[arg(long, value_name = "NAME", conflicts_with = "with")]
+    host_profiler: Option<HostProfiler>,
     /// The GPU: a name from `gpus list` or a TOML file; by default the GPU that the program used
     #[arg(long, value_name = "NAME|FILE")]
     gpu: Option<String>,
@@ -91,6 +94,15 @@ enum With {
     Nsys,
 }
 
+/// Profilers of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HostProfiler {
+    /// py-spy samples the process while it is recorded; its samples explain gaps
+    PySpy,
+    /// cProfile counts calls in steps of their own, after the recording; it only names functions
+    Cprofile,
+}
+
 impl RunArgs {
     /// What `try` records, to take findings from.
     pub(super) fn for_findings(command: Vec<String>, skip: u32, max_seconds: u32) -> RunArgs {
@@ -104,6 +116,7 @@ impl RunArgs {
             against: None,
             gate: None,
             with: None,
+            host_profiler: None,
             gpu: None,
             report: ReportArgs::default(),
             rules: RuleArgs::default(),
@@ -202,17 +215,25 @@ pub(super) fn record(
         })?),
         None => None,
     };
+    if args.host_profiler == Some(HostProfiler::PySpy) {
+        capture::find_py_spy().map_err(|error| {
+            Failure::Unusable(format!(
+                "--host-profiler py-spy: cannot start `py-spy`: {error}\n  `pip install py-spy`, and put it on the PATH"
+            ))
+        })?;
+    }
     let settings = Settings {
         folder,
         skip: args.skip,
         steps: args.steps,
         max_seconds: args.max_seconds,
         stack: args.stack,
-        windows: if args.with.is_some() {
-            &["detailed"]
-        } else {
-            &["light", "detailed"]
+        windows: match (args.with, args.host_profiler) {
+            (Some(With::Nsys), _) => &["detailed"],
+            (None, Some(HostProfiler::Cprofile)) => &["light", "detailed", "host"],
+            (None, _) => &["light", "detailed"],
         },
+        host_profiler: (args.host_profiler == Some(HostProfiler::PySpy)).then_some("py-spy"),
         recorder: if nsys.is_some() {
             Recorder::Nsys
         } else {
@@ -303,6 +324,9 @@ fn report(
             "`nsys export` failed: {}",
             plain(&error.to_string())
         ));
+    }
+    for problem in states.host_problems() {
+        console.warn(&format!("--host-profiler: {}", plain(problem)));
     }
     let recorded = capture::conclude(folder, &args.command, &states);
     let outcome = match recorded {

@@ -90,6 +90,7 @@ impl<'a> Runner<'a> {
             names_operators: false,
             treatments: &files,
             seed: Some(SEED),
+            host_profiler: None,
             ends: true,
         };
         let mut variables: Vec<(String, String)> = treatments

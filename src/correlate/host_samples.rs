@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::python_frame::PythonFrame;
-use crate::host::{HostLine, HostProfile};
+use crate::host::{HostLine, HostProfile, Place};
 use crate::profile::{Profile, Span, StrId, ThreadId, TimedSample};
 
 /// How a profile of the host is used.
@@ -81,7 +81,7 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile) -> Alignment 
     }
     let mut names: FxHashMap<u32, StrId> = FxHashMap::default();
     for sample in samples {
-        let Some(place) = timed.places.get(sample.place as usize) else {
+        let Some(place) = innermost_of_program(&timed.places, sample.place) else {
             continue;
         };
         let strings = &mut profile.strings;
@@ -95,6 +95,23 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile) -> Alignment 
     }
     profile.host.timed_error_ns = timed.error_ns;
     Alignment::Aligned
+}
+
+/// Callers looked at, for one that is part of the program.
+const DEPTH: usize = 256;
+
+/// The innermost function of a stack that is not part of Python or a library; without one, the innermost.
+fn innermost_of_program(places: &[Place], at: u32) -> Option<&HostLine> {
+    let get = |at: u32| places.get(at as usize);
+    let stack = std::iter::successors(get(at), |place| get(place.caller?));
+    let own = stack.take(DEPTH).find(|place| {
+        let frame = PythonFrame {
+            path: &place.line.file,
+            line: "",
+        };
+        !place.line.file.is_empty() && !frame.is_internal()
+    });
+    own.or(get(at)).map(|place| &place.line)
 }
 
 /// From the first call or kernel to the end of the last one.

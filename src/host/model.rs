@@ -33,6 +33,8 @@ pub struct HostProfile {
     pub lines: Vec<HostLine>,
     /// Samples with the time of the calendar; `None` where the file has none.
     pub timed: Option<TimedSamples>,
+    /// Samples with the time since the profiler was started, for [`HostProfile::started_at`].
+    pub since_start: Option<TimedSamples>,
     /// Resident memory of the process over time, in time order; mostly empty.
     pub memory: Vec<MemorySample>,
 }
@@ -58,8 +60,8 @@ pub struct HostLine {
 /// Samples of the main thread of a program, with the time of the calendar.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimedSamples {
-    /// Where samples were taken; only file, line and function are filled in.
-    pub places: Vec<HostLine>,
+    /// Where samples were taken: functions or lines and their callers.
+    pub places: Vec<Place>,
     /// In time order.
     pub samples: Vec<HostSample>,
     /// By how much the times may be off, in ns.
@@ -68,6 +70,15 @@ pub struct TimedSamples {
     pub pid: Option<u64>,
     /// Whether samples of worker processes are mixed with those of the program.
     pub mixes_workers: bool,
+}
+
+/// A function or line of a stack.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Place {
+    /// Only file, line and function are filled in.
+    pub line: HostLine,
+    /// The row of its caller, which comes before it; `None` where it is not known.
+    pub caller: Option<u32>,
 }
 
 /// One sample.
@@ -91,6 +102,20 @@ pub struct MemorySample {
 }
 
 impl HostProfile {
+    /// Gives the time of the calendar at which the profiler was started, which the file does not contain, and
+    /// by how much it may be off.
+    #[must_use]
+    pub fn started_at(mut self, unix_ns: i64, error_ns: i64) -> HostProfile {
+        if let Some(mut timed) = self.since_start.take() {
+            for sample in &mut timed.samples {
+                sample.unix_ns = sample.unix_ns.saturating_add(unix_ns);
+            }
+            timed.error_ns = error_ns;
+            self.timed = Some(timed);
+        }
+        self
+    }
+
     /// Sums the lines with the same place, and keeps the longest ones. Times that are no finite,
     /// non-negative numbers do not count.
     pub(super) fn of(profiler: &'static str, lines: impl IntoIterator<Item = HostLine>) -> Self {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::model::{HostLine, HostProfile, HostSample, MOST_SAMPLES, TimedSamples, name, unix_ns};
+use super::model::{
+    HostLine, HostProfile, HostSample, MOST_SAMPLES, Place, TimedSamples, name, unix_ns,
+};
 
 #[derive(Deserialize)]
 struct Profile {
@@ -98,10 +100,13 @@ fn timed(profile: &Profile) -> Option<TimedSamples> {
                 false => (all_ns / times.len() as f64) as i64,
             };
             let place = u32::try_from(timed.places.len()).ok()?;
-            timed.places.push(HostLine {
-                file: file.clone(),
-                line: line.lineno,
-                ..HostLine::default()
+            timed.places.push(Place {
+                line: HostLine {
+                    file: file.clone(),
+                    line: line.lineno,
+                    ..HostLine::default()
+                },
+                caller: None,
             });
             timed.samples.extend(times.iter().map(|time| HostSample {
                 unix_ns: *time,

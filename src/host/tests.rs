@@ -141,7 +141,7 @@ fn samples_of_scalene_have_times() {
         .map(|sample| {
             (
                 sample.unix_ns - start,
-                timed.places[sample.place as usize].line,
+                timed.places[sample.place as usize].line.line,
             )
         })
         .collect();
@@ -167,7 +167,7 @@ fn samples_of_scalene_have_times() {
         let place = timed
             .places
             .iter()
-            .position(|place| place.line == line)
+            .position(|place| place.line.line == line)
             .unwrap();
         let mut weights = of_line
             .filter(|s| s.place as usize == place)
@@ -289,6 +289,55 @@ fn functions_that_begin_and_end_are_timed() {
     assert_eq!(lines, [("main", 30e3), ("load", 30e3)]);
     assert_eq!(read(b"[1, 2]"), None);
     assert_eq!(read(b"[]"), None);
+}
+
+#[test]
+fn samples_of_py_spy_have_times_once_its_start_is_known() {
+    let event = |ph: &str, name: &str, tid: u32, us: u32| {
+        let place = r#""args":{"filename":"a.py","line":3}"#;
+        format!(
+            r#"{{"cat":"py-spy","name":"{name}","ph":"{ph}","pid":5,"tid":{tid},"ts":{us},{place}}}"#
+        )
+    };
+    let events = [
+        event("B", "thread (5): MainThread", 1, 0),
+        event("B", "load", 1, 0),
+        event("B", "thread (6)", 2, 0),
+        event("B", "other", 2, 0),
+        event("B", "open", 1, 20_000),
+        event("E", "other", 2, 30_000),
+        event("E", "open", 1, 50_000),
+        event("E", "load", 1, 54_000),
+    ];
+    let profile = read(format!("[{}]", events.join(",")).as_bytes()).unwrap();
+    assert_eq!(profile.timed, None);
+    let timed = profile.started_at(1_000, 7).timed.unwrap();
+    assert_eq!((timed.pid, timed.error_ns), (Some(5), 7));
+    let samples: Vec<_> = (timed.samples.iter())
+        .map(|sample| {
+            let place = &timed.places[sample.place as usize];
+            let caller = place
+                .caller
+                .map(|at| timed.places[at as usize].line.function.as_str());
+            let ms = (sample.unix_ns - 1_000) / 1_000_000;
+            (
+                ms,
+                sample.weight_ns / 1_000_000,
+                place.line.function.as_str(),
+                caller,
+            )
+        })
+        .collect();
+    let thread = Some("thread (5): MainThread");
+    let expected = [
+        (10, 10, "load", thread),
+        (20, 10, "load", thread),
+        (30, 10, "open", Some("load")),
+        (40, 10, "open", Some("load")),
+        (50, 10, "open", Some("load")),
+        (54, 4, "load", thread),
+    ];
+    assert_eq!(samples, expected);
 }
 
 #[test]

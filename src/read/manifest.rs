@@ -31,6 +31,21 @@ pub struct Manifest {
     pub versions: BTreeMap<String, Option<String>>,
     #[serde(default)]
     files: Vec<FileEntry>,
+    /// Profiles of the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    host: Vec<HostEntry>,
+}
+
+/// A profile of the host that was recorded beside the traces.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostEntry {
+    /// Its name in the folder.
+    pub file: String,
+    /// The profiler: `py-spy`.
+    pub profiler: String,
+    /// When it was started, in ns since 1970, if its file gives times since then.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started_unix_ns: Option<i64>,
 }
 
 /// One trace.
@@ -86,6 +101,7 @@ impl Manifest {
         command: Vec<String>,
         versions: BTreeMap<String, Option<String>>,
         files: Vec<FileEntry>,
+        host: Vec<HostEntry>,
     ) -> Manifest {
         Manifest {
             format: FORMAT.to_owned(),
@@ -93,6 +109,7 @@ impl Manifest {
             command,
             versions,
             files,
+            host,
         }
     }
 
@@ -103,6 +120,18 @@ impl Manifest {
         file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
         let manifest: Manifest = serde_json::from_str(&text).ok()?;
         (manifest.format == FORMAT && manifest.version == VERSION).then_some(manifest)
+    }
+
+    /// The profiles of the host, with their paths. Names that lead out of the folder are left out.
+    pub fn host(&self, folder: &Path) -> Vec<(PathBuf, HostEntry)> {
+        let inside = |entry: &&HostEntry| {
+            Path::new(&entry.file).file_name() == Some(entry.file.as_ref())
+                && folder.join(&entry.file).is_file()
+        };
+        let entries = self.host.iter().filter(inside);
+        entries
+            .map(|entry| (folder.join(&entry.file), entry.clone()))
+            .collect()
     }
 
     /// The traces of each process, in the order of ranks. Names that lead out of the folder, and files that
@@ -164,13 +193,21 @@ mod tests {
             entry("gone", "detailed", 2),
             entry("../a0", "detailed", 3),
         ];
-        let manifest = Manifest::new(vec![], BTreeMap::new(), files);
+        let host = |file: &str| HostEntry {
+            file: file.into(),
+            profiler: "py-spy".into(),
+            started_unix_ns: Some(7),
+        };
+        let profiles = vec![host("a0"), host("../a0"), host("gone")];
+        let manifest = Manifest::new(vec![], BTreeMap::new(), files, profiles);
         std::fs::write(root.join(NAME), serde_json::to_string(&manifest).unwrap()).unwrap();
         let windows = Manifest::of(root).unwrap().windows(root);
         let only = |main: &str, light: Option<&str>| Windows {
             main: root.join(main),
             light: light.map(|name| root.join(name)),
         };
+        let profiles = Manifest::of(root).unwrap().host(root);
+        assert_eq!(profiles, [(root.join("a0"), host("a0"))]);
         assert_eq!(windows, [only("b0", Some("a0")), only("a1", None)]);
         std::fs::write(root.join(NAME), r#"{"format": "other", "version": 1}"#).unwrap();
         assert!(Manifest::of(root).is_none());

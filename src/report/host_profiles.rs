@@ -111,7 +111,7 @@ fn note(profile: &HostProfile, alignment: Alignment, run: Option<&Run>) -> Strin
                 counted(samples, "sample")
             );
         }
-        Alignment::Untimed => "It covers the whole run and has no clock",
+        Alignment::Untimed => "It has no clock",
         Alignment::NoClock => "The GPU's profile does not give the time of day",
         Alignment::OtherTime => "It was recorded at another time than the GPU's profile",
         Alignment::OtherProcess => {

@@ -16,7 +16,7 @@ fn longest_lines_of_host_profiles_are_listed() {
             "## Where the host spends its time",
             "`seed.lprof`, written by line_profiler:",
             "| `train (job.py:12)` | - | 689 ms | 61 |",
-            "It covers the whole run and has no clock, so it names lines, but explains no gap and changes no estimate.",
+            "It has no clock, so it names lines, but explains no gap and changes no estimate.",
         ],
     );
 }

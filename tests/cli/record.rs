@@ -67,6 +67,11 @@ fn command(python: &Path, program: &str, processes: u32, work: &Path) -> Vec<Str
 
 /// Runs a program with and without recording, and compares what it says; invents kernels afterwards.
 fn recorded(program: &str, processes: u32, code: i32) -> Option<Recorded> {
+    recorded_with(&[], program, processes, code)
+}
+
+/// As [`recorded`], with more options of `run`.
+fn recorded_with(options: &[&str], program: &str, processes: u32, code: i32) -> Option<Recorded> {
     let python = shared::python()?;
     let folder = tempfile::tempdir().unwrap();
     let command = command(&python, program, processes, folder.path());
@@ -86,6 +91,7 @@ fn recorded(program: &str, processes: u32, code: i32) -> Option<Recorded> {
         start(PROGRAM)
             .args(["run", "--skip", "4", "--steps", "2", "--keep"])
             .arg(&keep)
+            .args(options)
             .arg("--")
             .args(&command),
     );
@@ -171,6 +177,63 @@ fn training_loop_gives_two_windows_that_are_joined() {
         (&loader["batch_size"], &loader["num_workers"]),
         (&4.into(), &0.into())
     );
+}
+
+/// `waiting.py` computes for 0.2 s in `decode` and sleeps for 0.1 s before each step.
+#[test]
+fn py_spy_beside_a_recording_explains_its_gaps() {
+    if Command::new("py-spy").arg("--version").output().is_err() {
+        shared::skip("py-spy is not installed");
+        return;
+    }
+    let Some(recorded) = recorded_with(&["--host-profiler", "py-spy"], "waiting.py", 1, 0) else {
+        return;
+    };
+    let report = recorded.report();
+    let profile = &report["host_profiles"][0];
+    assert_eq!(profile["alignment"], "aligned", "{}", recorded.said.err);
+    let rows = report["host"]["rows"].as_array().unwrap();
+    let share = |function: &str| -> f64 {
+        let of_function = rows.iter().filter(|row| {
+            let name = row["name"].as_str().unwrap();
+            row["evidence"] == "samples" && name.starts_with(function)
+        });
+        of_function.map(|row| row["share"].as_f64().unwrap()).sum()
+    };
+    let (decode, wait) = (share("decode ("), share("wait_for_disk ("));
+    assert!(decode > 0.4 && wait > 0.15 && decode > wait, "{rows:?}");
+}
+
+#[test]
+fn functions_that_cprofile_counts_are_named() {
+    let Some(recorded) = recorded_with(&["--host-profiler", "cprofile"], "waiting.py", 1, 0) else {
+        return;
+    };
+    let profile = &recorded.report()["host_profiles"][0];
+    assert_eq!(profile["alignment"], "untimed");
+    let lines = profile["lines"].as_array().unwrap();
+    let sleep = lines
+        .iter()
+        .find(|line| line["place"] == "<built-in method time.sleep>");
+    assert_eq!(sleep.unwrap()["calls"], 2, "{lines:?}");
+}
+
+#[test]
+fn profiler_of_the_host_that_is_not_installed_is_named() {
+    let mut run = Command::new(PROGRAM);
+    run.args([
+        "run",
+        "--host-profiler",
+        "py-spy",
+        "--",
+        "python3",
+        "train.py",
+    ])
+    .env("PATH", "");
+    let said = said(&mut run);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("cannot start `py-spy`"), "{}", said.err);
+    assert!(said.err.contains("pip install py-spy"), "{}", said.err);
 }
 
 #[test]

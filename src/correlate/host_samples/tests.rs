@@ -1,6 +1,6 @@
 use super::*;
 use crate::correlate::testing::ProfileBuilder;
-use crate::host::{HostSample, MemorySample, TimedSamples};
+use crate::host::{HostSample, MemorySample, Place, TimedSamples};
 use crate::profile::LoaderConfig;
 
 /// 2026-01-01, in ns since 1970.
@@ -19,21 +19,29 @@ fn profile() -> Profile {
 
 /// A host profile with a sample at each of these times, in ms.
 fn host(times: &[i64]) -> HostProfile {
-    let place = HostLine {
-        file: "/home/arthur/train/data.py".to_owned(),
-        line: 12,
-        function: "load".to_owned(),
+    let line = |file: &str, line, function: &str| HostLine {
+        file: file.to_owned(),
+        line,
+        function: function.to_owned(),
         ..HostLine::default()
+    };
+    let program = Place {
+        line: line("/home/arthur/train/data.py", 12, "load"),
+        caller: None,
+    };
+    let library = Place {
+        line: line("/x/lib/python3.11/site-packages/PIL/Image.py", 3, "open"),
+        caller: Some(0),
     };
     let samples = times.iter().map(|ms| HostSample {
         unix_ns: ZERO + ms * MS,
         weight_ns: 10 * MS,
-        place: 0,
+        place: 1,
     });
     HostProfile {
         profiler: "Scalene",
         timed: Some(TimedSamples {
-            places: vec![place],
+            places: vec![program, library],
             samples: samples.collect(),
             mixes_workers: true,
             ..TimedSamples::default()
