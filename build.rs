@@ -1,6 +1,7 @@
-//! Embeds the folders that are registries: a GPU is a file in `gpu_specs/`, a rule a file in
-//! `rules/`; and the Python package that `run` puts into a program. Each becomes a slice of
-//! `(path below the folder, text)`, sorted by path, to be included as an expression:
+//! Embeds the folders that are registries: a GPU is a file in `gpu_specs/`, what work reaches on an
+//! architecture a file in `calibration/`, a rule a file in `rules/`; and the Python package that `run`
+//! puts into a program. Each becomes a slice of `(path below the folder, text)`, sorted by path, to be
+//! included as an expression:
 //!
 //! ```ignore
 //! const RULES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The folders, and the endings of the files in them that are embedded.
-const FOLDERS: [(&str, &[&str]); 3] = [
+const FOLDERS: [(&str, &[&str]); 4] = [
+    ("calibration", &["toml"]),
     ("gpu_specs", &["toml"]),
     ("rules", &["toml"]),
     ("python/pyprof_advise", &["py", "typed"]),

@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
-"""Before and after: does a rule's promise hold?
+"""Before and after: do the estimates of rules hold?
 
-Each file beside this one is a pair: a program that a rule should find fault with, and the same
-program after its advice. For a pair this harness
+Each pair beside this file is a program that a rule should have a finding for, and the same program after its
+advice. The machinery is that of the product:
 
-  1. records both with torch.profiler (shapes, a schedule with warm-up),
-  2. runs pyprof-advise on the trace of *before* and reads what its rule promises,
-  3. compares the promise with the time that *after* gave back,
-  4. appends a row to results.json, and renders docs/evidence.md from it.
+  1. `pyprof-advise try` records the program and takes the estimate from the report,
+  2. runs it again and again, alternating before and after, and compares the steps by the statistics of `diff`,
+  3. `pyprof-advise repro`, where it has a script for the rule, times the operators of the finding alone,
+  4. rows go into results.json, from which docs/evidence.md and the citations of rules are made.
 
     python evidence/harness.py                          every pair, on a GPU
     python evidence/harness.py tf32 pinned_copies       some
-    python evidence/harness.py --device cpu --dry-run   no GPU: do both run, and compute the same?
-    python evidence/harness.py --device cpu             no GPU: a rehearsal, as far as it goes: both are
-                                                        recorded, and the trace is handed over; it holds
-                                                        no kernel, so nothing is judged or measured
+    python evidence/harness.py --device cpu             no GPU: the same with small sizes, and nothing is kept
+    python evidence/harness.py --device cpu --dry-run   do both run, and compute the same?
+    python evidence/harness.py --check                  exit status 1 where an estimate missed
     python evidence/harness.py --render                 docs/evidence.md again
     python evidence/harness.py --render -               the page to standard output
 
-A pair has this form, and needs nothing else:
+The exit status is 1 where an estimate misses what was measured, also after measuring. A pair has this form:
 
   RULE      the rule it is about
   SETTINGS  {"full": {...}, "dry": {...}}: sizes on a GPU, and sizes for a laptop
@@ -34,7 +33,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,17 +41,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results.json"
 PAGE = ROOT / "docs" / "evidence.md"
+PROGRAMS = ("harness", "program", "calibrate")
+"""Files that are no pairs."""
+VARIABLE = "PYPROF_ADVISE_EVIDENCE"
+"""`after` in runs that follow the advice."""
 
-WARM_UP = 5
-STEPS = 10
-REPEATS = 5
+SKIP, STEPS, ROUNDS = 10, 20, 5
 
 
 def pairs(names=()):
     """The pairs by name, as modules."""
     found = {}
     for path in sorted(HERE.glob("*.py")):
-        if path.stem != "harness" and (not names or path.stem in names):
+        if path.stem not in PROGRAMS and (not names or path.stem in names):
             found[path.stem] = path
     unknown = set(names) - set(found)
     if unknown:
@@ -76,7 +76,7 @@ def rule_of(path):
     sys.exit(f"{path.name} names no rule")
 
 
-# ------------------------------------------------------------------------------------- recording
+# ------------------------------------------------------------------------------------- measuring
 
 
 def synchronize(device):
@@ -84,12 +84,6 @@ def synchronize(device):
 
     if device == "cuda":
         torch.cuda.synchronize()
-
-
-def has_gpu():
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def fresh(module, device, settings):
@@ -100,171 +94,172 @@ def fresh(module, device, settings):
     return module.build(device, settings)
 
 
-def timed(step, state, device):
-    """Wall time of a step in ns: the median of some runs without a profiler."""
-    import time
-
-    for _ in range(WARM_UP):
-        step(state)
-    synchronize(device)
-    taken = []
-    for _ in range(REPEATS):
-        start = time.perf_counter_ns()
-        for _ in range(STEPS):
-            step(state)
-        synchronize(device)
-        taken.append((time.perf_counter_ns() - start) / STEPS)
-    return statistics.median(taken)
+TREATMENT = """# /// treatment
+# title = "The advice of {pair}"
+# rules = ["{rule}"]
+# lines = "after(state)"
+# where = "in place of before(state)"
+# tolerance = {tolerance}
+{changes}# environment = {{ {variable} = "after" }}
+# ///
 
 
-def record(step, state, device, file):
-    """The trace of STEPS steps behind a warm-up."""
-    from torch.profiler import ProfilerActivity, profile, schedule
-
-    activities = [ProfilerActivity.CPU]
-    if device == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    plan = schedule(wait=1, warmup=WARM_UP, active=STEPS, repeat=1)
-
-    def keep(prof):
-        prof.export_chrome_trace(str(file))
-
-    with profile(activities=activities, record_shapes=True, schedule=plan, on_trace_ready=keep) as prof:
-        for _ in range(1 + WARM_UP + STEPS):
-            step(state)
-            synchronize(device)
-            prof.step()
+def apply(program):
+    program.changed("after() in place of before()")
+"""
 
 
-def run_advise(advise, trace):
-    """What pyprof-advise says of a trace: exit status, output, complaints."""
-    command = [advise, str(trace), "--format", "json", "--top", "1000", "--quiet"]
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        sys.exit(f"{advise} cannot be started ({error}): name it with --advise or PYPROF_ADVISE")
-    return said.returncode, said.stdout, said.stderr
-
-
-def promised(advise, trace, rule):
-    """What the rule promises for a trace; see `promise_in`."""
-    status, output, complaints = run_advise(advise, trace)
-    if status != 0:
-        sys.exit(f"{advise} ended with {status} on {trace}:\n{complaints}")
-    return promise_in(json.loads(output), rule)
-
-
-def promise_in(report, rule):
-    """What a rule promises per step, in ns: low and high, both None when it names no saving or says
-    nothing. `others` are the rules that spoke: a sharper one may have silenced it."""
-    steps = report["summary"]["steps"] or STEPS
-    findings = report["findings"] + report["minor"]
-    own = [finding for finding in findings if finding["rule"] == rule]
-    savings = [finding["saving"] for finding in own if finding["saving"]]
-    return {
-        "spoke": bool(own),
-        "low": sum(s["low_ns"] for s in savings) / steps if savings else None,
-        "high": sum(s["high_ns"] for s in savings) / steps if savings else None,
-        "others": sorted({finding["rule"] for finding in findings} - {rule}),
-    }
-
-
-def agreement(promise, before_ns, given_back):
-    """How a promise and what was given back compare: a word of WORDS."""
-    if not promise["spoke"]:
-        return "silent"
-    if promise["high"] is None:
-        return "unpriced"
-    # Runs differ by a few per cent; a promise is not refuted by what a second run might undo.
-    slack = 0.03 * before_ns
-    if given_back < promise["low"] - slack:
-        return "less"
-    if given_back > promise["high"] + slack:
-        return "more"
-    return "yes"
-
-
-def recorded(trace):
-    """What a trace holds: operators, kernels, steps, and operators with shapes."""
-    count = {"operators": 0, "kernels": 0, "steps": 0, "shapes": 0}
-    for event in json.loads(trace.read_text())["traceEvents"]:
-        category = event.get("cat")
-        if category == "cpu_op":
-            count["operators"] += 1
-            count["shapes"] += "Input Dims" in event.get("args", {})
-        elif category == "kernel":
-            count["kernels"] += 1
-        elif category == "user_annotation":
-            count["steps"] += event["name"].startswith("ProfilerStep#")
-    return count
-
-
-def rehearse(name, module, advise, traces):
-    """The road of `measure` on a CPU, as far as it goes: record, look, hand over. Nothing is judged,
-    because a CPU runs no kernels, and nothing is kept as a result."""
-    settings = module.SETTINGS["dry"]
-    counts = []
-    for which, step in (("before", module.before), ("after", module.after)):
-        trace = traces / f"{name}-{which}.pt.trace.json"
-        record(step, fresh(module, "cpu", settings), "cpu", trace)
-        count = recorded(trace)
-        if count["steps"] != STEPS or not count["shapes"]:
-            sys.exit(f"{name}: {which} was recorded with {count}, not with {STEPS} steps and shapes")
-        counts.append(count)
-        status, _, complaints = run_advise(advise, trace)
-        # 2 is the exit status for "nothing could be judged"; a judgement would be made up.
-        if count["kernels"] or status != 2 or "no kernel" not in complaints:
-            sys.exit(f"{name}: {advise} ended with {status} on a trace of a CPU:\n{complaints}")
-    before, after = (f"{count['operators']:,}" for count in counts)
-    return (
-        f"{name}: recorded {STEPS} steps, {before} operators before and {after} after; "
-        f"a CPU trace holds no kernel, so `{module.RULE}` is neither judged nor measured"
+def treatment(name, module):
+    """The advice of a pair as a treatment of `try`: program.py reads the variable."""
+    changes = '# changes_results = "the advice changes the result on purpose"\n' if module.SAME is None else ""
+    tolerance = 1.0 if module.SAME is None else module.SAME
+    return TREATMENT.format(
+        pair=name, rule=module.RULE, tolerance=tolerance, changes=changes, variable=VARIABLE
     )
 
 
-def versions():
+def started(command, **more):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, **more)
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be started ({error}): name it with --advise or PYPROF_ADVISE")
+
+
+def tried(name, module, options, folder):
+    """What `try` says of a pair, and the report that it takes the estimate from; None without a GPU."""
+    own = folder / name
+    own.mkdir()
+    (own / "after.py").write_text(treatment(name, module))
+    on_gpu = options.device == "cuda"
+    skip, steps, rounds = (SKIP, STEPS, ROUNDS) if on_gpu else (2, 4, 1)
+    report = folder / f"{name}.report.json"
+    program = [sys.executable, str(HERE / "program.py"), name, "--device", options.device]
+    said = started(
+        [options.advise, "try", "after", "--treatments", str(own), "--format", "json", "--report", str(report)]
+        + ["--skip", str(skip), "--steps", str(steps), "--rounds", str(rounds), "--quiet", "--"]
+        + program
+        + ([] if on_gpu else ["--dry"])
+    )
+    if said.returncode != 0:
+        sys.exit(f"{name}: `try` ended with {said.returncode}:\n{said.stderr}")
+    trial = json.loads(said.stdout)
+    if not trial["treatments"]:
+        sys.exit(f"{name}: nothing was measured: {trial['verdict']} {trial['not_tried']}\n{said.stderr}")
+    return trial, json.loads(report.read_text()) if report.exists() else None
+
+
+def rules_of(report):
+    return {finding["rule"] for finding in report["findings"] + report["minor"]}
+
+
+WORDS = {
+    "yes": "yes",
+    "less": "no: less than estimated",
+    "more": "no: more than estimated",
+    "silent": "no: the rule has no finding",
+    "unpriced": "the finding has no estimate",
+    "unknown": "too few runs",
+    "operators": "the operators alone",
+}
+MISSED = ("less", "more", "silent")
+
+
+def agreement(low, high, saving, noise, fired=True):
+    """How an estimate in ns and a measured saving with its noise compare: a word of WORDS."""
+    if not fired:
+        return "silent"
+    if high is None:
+        return "unpriced"
+    if noise is None:
+        return "unknown"
+    if saving + noise < low:
+        return "less"
+    return "more" if saving - noise > high else "yes"
+
+
+def trial_row(name, rule, trial, report):
+    """The row of a pair as a whole: steps without and with the advice."""
+    tried_row = trial["treatments"][0]
+    before, after = trial["untreated"]["step_ns"], tried_row["treated"]["step_ns"]
+    noise = None if tried_row["noise"] is None else tried_row["noise"] * before
+    low, high = tried_row["estimate_low_ns"], tried_row["estimate_high_ns"]
+    fired = rule in rules_of(report)
+    return {
+        "pair": name,
+        "rule": rule,
+        "how": "try",
+        **environment(trial["versions"]),
+        "before_ns": round(before),
+        "after_ns": round(after),
+        "predicted_low_ns": None if low is None else round(low),
+        "predicted_high_ns": None if high is None else round(high),
+        "measured_ns": round(before - after),
+        "noise_ns": None if noise is None else round(noise),
+        "outcome": tried_row["outcome"],
+        "same": tried_row["check"]["text"],
+        "agree": agreement(low, high, before - after, noise, fired),
+        "fired_instead": [] if fired else sorted(rules_of(report)),
+    }
+
+
+def repro_row(name, rule, options, folder, versions):
+    """The row of the operators of a finding alone; None where `repro` has no script for it."""
+    script = folder / f"{name}.repro.py"
+    report = folder / f"{name}.report.json"
+    said = started([options.advise, "repro", rule, str(report), "-o", str(script), "--quiet"])
+    if said.returncode != 0:
+        print(f"{name}: no script: {said.stderr.strip()}", file=sys.stderr)
+        return None
+    said = started([sys.executable, str(script), "--json"])
+    if said.returncode != 0:
+        print(f"{name}: the script of `repro` ended with {said.returncode}:\n{said.stderr}", file=sys.stderr)
+        return None
+    times = json.loads(said.stdout.splitlines()[0])
+    before, after = times["before_s"] * 1e9, times["after_s"] * 1e9
+    return {
+        "pair": name,
+        "rule": rule,
+        "how": "repro",
+        **environment(versions),
+        "before_ns": round(before),
+        "after_ns": round(after),
+        "predicted_low_ns": None,
+        "predicted_high_ns": None,
+        "measured_ns": round(before - after),
+        "noise_ns": round(times["spread"] * before),
+        "agree": "operators",
+    }
+
+
+def environment(versions):
     import torch
 
     driver = "unknown"
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         pass
     return {
-        "gpu": torch.cuda.get_device_name(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "driver": driver,
-        "torch": torch.__version__,
+        "torch": versions.get("torch"),
         "date": datetime.date.today().isoformat(),
     }
 
 
-def measure(name, module, advise, traces):
-    """One row of the results."""
-    settings = module.SETTINGS["full"]
-    state = fresh(module, "cuda", settings)
-    before_ns = timed(module.before, state, "cuda")
-    trace = traces / f"{name}-before.pt.trace.json"
-    record(module.before, state, "cuda", trace)
-    promise = promised(advise, trace, module.RULE)
-    state = fresh(module, "cuda", settings)
-    after_ns = timed(module.after, state, "cuda")
-    record(module.after, state, "cuda", traces / f"{name}-after.pt.trace.json")
-    given_back = before_ns - after_ns
-    row = {
-        "pair": name,
-        "rule": module.RULE,
-        **versions(),
-        "before_ns": round(before_ns),
-        "after_ns": round(after_ns),
-        "predicted_low_ns": None if promise["low"] is None else round(promise["low"]),
-        "predicted_high_ns": None if promise["high"] is None else round(promise["high"]),
-        "measured_ns": round(given_back),
-        "agree": agreement(promise, before_ns, given_back),
-    }
-    if not promise["spoke"]:
-        row["spoke_instead"] = promise["others"]
-    return row
+def rehearsed(name, module, options, folder):
+    """All of it on a CPU with small sizes: what is left out is the report, because a CPU runs no kernels."""
+    trial, report = tried(name, module, options, folder)
+    row = trial["treatments"][0]
+    if row["check"]["result"] == "differs" and module.SAME is not None:
+        sys.exit(f"{name}: {row['check']['text']}")
+    if report is not None:
+        sys.exit(f"{name}: a report, although a CPU runs no kernels")
+    return (
+        f"{name}: before and after were recorded and tried, {row['check']['text']}; nothing is estimated or "
+        f"kept, because a CPU runs no kernels of `{module.RULE}`"
+    )
 
 
 def dry_run(name, module, device):
@@ -292,66 +287,78 @@ def dry_run(name, module, device):
 # ------------------------------------------------------------------------------------- rendering
 
 
-def results():
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+def results(path=RESULTS):
+    return json.loads(path.read_text()) if path.exists() else []
 
 
 def milliseconds(ns):
     return "-" if ns is None else f"{ns / 1e6:.3g} ms"
 
 
-WORDS = {
-    "yes": "yes",
-    "less": "no: less than estimated",
-    "more": "no: more than estimated",
-    "unpriced": "the rule fired without an estimate",
-    "silent": "the rule did not speak",
-}
-
-
 def verdict(row):
     """The last cell of a row."""
-    others = ", ".join(f"`{rule}`" for rule in row.get("spoke_instead", [])[:3])
-    return WORDS[row["agree"]] + (f"; {others} did" if others else "")
+    others = ", ".join(f"`{rule}`" for rule in row.get("fired_instead", [])[:3])
+    return WORDS[row["agree"]] + (f"; findings of {others}" if others else "")
+
+
+def missed(rows):
+    """A line for each row whose estimate misses what was measured."""
+    lines = []
+    for row in rows:
+        if row["agree"] in MISSED:
+            estimate = f"{milliseconds(row['predicted_low_ns'])} to {milliseconds(row['predicted_high_ns'])}"
+            measured = f"{milliseconds(row['measured_ns'])} +- {milliseconds(row['noise_ns'])}"
+            lines.append(
+                f"{row['rule']}: {WORDS[row['agree']]} (estimated {estimate}, measured {measured} by pair "
+                f"{row['pair']} on {row['gpu']})"
+            )
+    return lines
+
+
+INTRO = """<!-- Generated: `python3 evidence/harness.py --render` renews this page. -->
+
+# Are the estimated savings right?
+
+`evidence/` holds pairs of small PyTorch programs: one that a rule should have a finding for, and the same one
+after its advice. The harness beside them lets [`try`](try.md) record and measure both on a GPU, and compares the
+estimated saving per step with the measured one. [`repro`](repro.md) times the operators of the finding alone.
+
+```sh
+python3 evidence/harness.py                         # on a GPU, with PyTorch 2.x
+python3 evidence/harness.py --device cpu            # without one: the same with small sizes; nothing is kept
+python3 evidence/harness.py --device cpu --dry-run  # do both versions compute the same?
+python3 evidence/harness.py --check                 # exit status 1 where an estimate missed
+```
+
+An estimate holds when its range and the measured saving with its noise, Welch's 95 % interval, overlap. Rules cite
+what was measured of them, in [rules.md](rules.md) and in findings.
+
+## Measured
+"""
 
 
 def page(rows):
     """docs/evidence.md."""
-    lines = [
-        "<!-- Generated: `python3 evidence/harness.py --render` renews this page. -->",
-        "",
-        "# Are the estimated savings right?",
-        "",
-        "`evidence/` holds pairs of small PyTorch programs: one that a rule should find fault with, and the",
-        "same one after its advice. The harness beside them records both on a GPU, lets `pyprof-advise` examine",
-        "the first, and compares its estimated saving per step with what the second saves.",
-        "",
-        "```sh",
-        "python3 evidence/harness.py                         # on a GPU, with PyTorch 2.x",
-        "python3 evidence/harness.py --device cpu --dry-run  # without one: do both versions compute the same?",
-        "python3 evidence/harness.py --device cpu            # without one: a rehearsal of recording and handing over",
-        "```",
-        "",
-        "## Measured",
-        "",
-    ]
+    lines = [INTRO]
     if rows:
-        head = ["Pair", "Rule", "GPU", "Driver", "PyTorch", "Date", "Before", "After", "Promised", "Given back", "Holds"]
+        head = ["Pair", "Rule", "How", "GPU", "Driver", "PyTorch", "Date", "Before", "After", "Estimated"]
+        head += ["Measured", "Noise", "Holds"]
         lines += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
         for row in rows:
             low, high = row["predicted_low_ns"], row["predicted_high_ns"]
-            promise = "-" if high is None else f"{milliseconds(low)} to {milliseconds(high)}"
             cells = [
                 f"`{row['pair']}`",
                 f"`{row['rule']}`",
+                f"`{row['how']}`",
                 row["gpu"],
                 row["driver"],
                 row["torch"],
                 row["date"],
                 milliseconds(row["before_ns"]),
                 milliseconds(row["after_ns"]),
-                promise,
+                "-" if high is None else f"{milliseconds(low)} to {milliseconds(high)}",
                 milliseconds(row["measured_ns"]),
+                milliseconds(row["noise_ns"]),
                 verdict(row),
             ]
             lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
@@ -373,13 +380,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="PAIR")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--dry-run", action="store_true", help="small sizes; compare results, record nothing")
+    parser.add_argument("--dry-run", action="store_true", help="small sizes; compare results, measure nothing")
     parser.add_argument("--advise", default=os.environ.get("PYPROF_ADVISE", "pyprof-advise"))
-    parser.add_argument("--traces", type=pathlib.Path, help="keep the traces in this folder")
+    parser.add_argument("--results", type=pathlib.Path, default=RESULTS, metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 where an estimate missed")
     parser.add_argument("--render", nargs="?", const=str(PAGE), metavar="FILE")
     options = parser.parse_args()
+    if options.check:
+        lines = missed(results(options.results))
+        print("\n".join(lines) if lines else "no estimate missed what was measured")
+        sys.exit(1 if lines else 0)
     if options.render:
-        text = page(results())
+        text = page(results(options.results))
         if options.render == "-":
             sys.stdout.write(text)
         else:
@@ -390,22 +402,34 @@ def main():
         for name, path in chosen.items():
             print(dry_run(name, load(path), options.device), flush=True)
         return
-    if options.device == "cuda" and not has_gpu():
-        sys.exit("no GPU for PyTorch here; `--device cpu` rehearses without one, and measures nothing")
+    import torch
+
+    if options.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("no GPU for PyTorch here; `--device cpu` does the same with small sizes, and keeps nothing")
     with tempfile.TemporaryDirectory() as scratch:
-        traces = options.traces or pathlib.Path(scratch)
-        traces.mkdir(parents=True, exist_ok=True)
+        folder = pathlib.Path(scratch)
         if options.device == "cpu":
             for name, path in chosen.items():
-                print(rehearse(name, load(path), options.advise, traces), flush=True)
+                print(rehearsed(name, load(path), options, folder), flush=True)
             return
-        rows = results()
+        rows = results(options.results)
+        new = []
         for name, path in chosen.items():
-            row = measure(name, load(path), options.advise, traces)
-            print(json.dumps(row), flush=True)
-            rows.append(row)
-            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
-    PAGE.write_text(page(rows))
+            module = load(path)
+            trial, report = tried(name, module, options, folder)
+            if report is None:
+                sys.exit(f"{name}: the recording has no report")
+            alone = repro_row(name, module.RULE, options, folder, trial["versions"])
+            for row in (trial_row(name, module.RULE, trial, report), alone):
+                if row is not None:
+                    new.append(row)
+                    print(json.dumps(row), flush=True)
+            options.results.write_text(json.dumps(rows + new, indent=1) + "\n")
+    if options.results == RESULTS:
+        PAGE.write_text(page(rows + new))
+    lines = missed(new)
+    if lines:
+        sys.exit("\n".join(lines))
 
 
 if __name__ == "__main__":

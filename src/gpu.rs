@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use self::calibration::Reachable;
 use crate::base::DType;
 
+pub mod calibration;
 pub mod candidates;
 pub mod family;
 pub mod keys;
@@ -55,10 +57,8 @@ pub struct Gpu {
     pub pcie_gen: Option<u32>,
     /// Bandwidth of all NVLinks, both directions together, bytes/s.
     pub nvlink: Option<f64>,
-    /// Fraction of the math peak that well-tuned kernels reach: 0.80 or 0.60.
-    pub reachable_math: f64,
-    /// Fraction of the DRAM bandwidth that well-tuned kernels reach: 0.85.
-    pub reachable_memory: f64,
+    /// What well-tuned work reaches.
+    pub reachable: Reachable,
     /// Sources of the numbers.
     pub sources: Vec<String>,
 }
@@ -117,6 +117,14 @@ impl Gpu {
             Some((tensor, plain)) if tensor / plain < 0.75 * full => 2.0,
             _ => 1.0,
         }
+    }
+
+    /// Bytes per second that large copies from pinned memory reach over 16 lanes of the board's PCI
+    /// Express. The first generation moves 4 GB/s before encoding; the third, with 16, doubles what is
+    /// left after encoding, and so does each later one.
+    pub fn pinned_copy_rate(&self) -> Option<f64> {
+        let doublings = self.pcie_gen?.max(3) - 3;
+        Some(self.reachable.pinned_copy * 16e9 * f64::from(1_u32 << doublings.min(8)))
     }
 
     /// Maximum number of resident warps (wavefronts) per SM (compute unit).

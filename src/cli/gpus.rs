@@ -3,7 +3,8 @@
 use clap::Subcommand;
 
 use super::{Outcome, examples, output};
-use crate::gpu::load::{self, built_in};
+use crate::gpu::calibration;
+use crate::gpu::load::{self, Spec, built_in};
 use crate::gpu::select;
 use crate::gpu::show;
 
@@ -28,11 +29,19 @@ pub(super) fn run(command: GpusCommand) -> Outcome {
         GpusCommand::Show { name } => {
             let spec = select::find(&name)?;
             match load::text_of(&spec.gpu.id).filter(|_| built_in().contains(&spec)) {
-                Some(file) => output::print(file),
+                Some(file) => output::print(&format!("{file}{}", calibration(&spec))),
                 None => output::print(&show::show(&spec)),
             }
         }
     }
+}
+
+/// The calibration of a built-in board, as part of its file.
+fn calibration(spec: &Spec) -> String {
+    let name = spec.gpu.architecture.split(" (").next().unwrap_or_default();
+    calibration::of_architecture(name).map_or_else(String::new, |architecture| {
+        show::reachable_table(spec, architecture)
+    })
 }
 
 fn list() -> String {

@@ -1,6 +1,7 @@
 //! Whether two sets of repetitions differ by more than chance: the statistics of `diff` and of `try`.
 
 use super::share;
+use crate::base::statistics::mean_and_deviation;
 
 /// Relative differences below this count as none, as for the ranks of a job.
 pub(crate) const SAME: f64 = 0.02;
@@ -90,9 +91,10 @@ impl Moments {
         if values.len() < ENOUGH {
             return None;
         }
+        let (mean, deviation) = mean_and_deviation(values);
+        let (mean, deviation) = (mean?, deviation?);
         let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        let squares = deviation.powi(2) * (count - 1.0);
         let pairs = values.iter().zip(values.iter().skip(1));
         let together: f64 = pairs.map(|(a, b)| (a - mean) * (b - mean)).sum();
         // The correlation of a few values is itself noise.
@@ -102,8 +104,8 @@ impl Moments {
         Some(Moments {
             count,
             mean,
-            deviation: (squares / (count - 1.0)).sqrt(),
-            variance: squares / (count - 1.0) * factor,
+            deviation,
+            variance: deviation.powi(2) * factor,
         })
     }
 }

@@ -109,8 +109,8 @@ pub struct SiteCost {
     /// The same for the best unit and precision available.
     pub best_ideal_ns: Option<f64>,
     /// The time of a well-tuned kernel in the best unit and precision, in ns: per call
-    /// `max(flops / (reachable share of peak), bytes / (reachable share of bandwidth), 2 us)`. The
-    /// shares are `reachable_math` and `reachable_memory` of the [`Gpu`](crate::gpu::Gpu).
+    /// `max(flops / (reachable share of peak), bytes / (reachable share of bandwidth), shortest kernel)`;
+    /// see [`Reachable`](crate::gpu::calibration::Reachable).
     pub reachable_ns: Option<f64>,
     /// The dtype of the best unit.
     pub best_dtype: Option<DType>,
@@ -134,7 +134,7 @@ pub enum Bound {
     Math,
     /// The DRAM bandwidth.
     Memory,
-    /// The shortest time of a kernel, [`roofline::SHORTEST_NS`].
+    /// The time of the shortest kernels.
     Latency,
 }
 

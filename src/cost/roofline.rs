@@ -1,16 +1,12 @@
 //! Ideal and reachable time: `max(flops / peak, bytes / bandwidth)`.
 //!
 //! The roofline model is Williams, Waterman and Patterson, "Roofline: An Insightful Visual
-//! Performance Model", CACM 2009. Ideal times use the peaks; reachable times use
-//! the shares of them that well-tuned kernels reach, kept in the GPU's file.
+//! Performance Model", CACM 2009. Ideal times use the peaks; reachable times use the shares of them
+//! that well-tuned kernels reach, from `calibration/`.
 
 use super::{Bound, Family, OpCost, TensorCore};
 use crate::base::DType;
 use crate::gpu::Gpu;
-
-/// Lower bound of the reachable time of a kernel, in ns. The shortest useful kernels in the traces
-/// used for calibration take about 2 us.
-pub const SHORTEST_NS: f64 = 2_000.0;
 
 /// The times of one operator call on one GPU, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,7 +19,8 @@ pub struct Roofline {
     pub reachable_ns: f64,
     /// The dtype of the best unit and precision.
     pub best_dtype: Option<DType>,
-    /// What limits `best_ideal_ns`; [`Bound::Latency`] below [`SHORTEST_NS`].
+    /// What limits `best_ideal_ns`; [`Bound::Latency`] below the time of the
+    /// shortest kernels.
     pub bound: Bound,
 }
 
@@ -135,11 +132,11 @@ pub fn roofline(
         best_ideal += math.max(memory);
         math_ns += math;
         memory_ns += memory;
-        reachable += (math / gpu.reachable_math)
-            .max(memory / gpu.reachable_memory)
-            .max(SHORTEST_NS);
+        reachable += (math / gpu.reachable.math)
+            .max(memory / gpu.reachable.memory)
+            .max(gpu.reachable.kernel_ns);
     }
-    let bound = if best_ideal < SHORTEST_NS {
+    let bound = if best_ideal < gpu.reachable.kernel_ns {
         Bound::Latency
     } else if math_ns > memory_ns {
         Bound::Math

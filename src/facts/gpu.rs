@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::base::DType;
+use crate::gpu::calibration::Reachable;
 use crate::gpu::{Gpu, How, Vendor};
 
 fn known<'a>(t: &GpuScope<'a>) -> Option<&'a Gpu> {
@@ -13,6 +14,14 @@ fn known<'a>(t: &GpuScope<'a>) -> Option<&'a Gpu> {
 
 fn number(t: &GpuScope<'_>, field: fn(&Gpu) -> Option<f64>) -> Answer {
     Answer::maybe(known(t).and_then(field), Answer::double)
+}
+
+/// A constant of the calibration that not every architecture needs.
+fn calibrated(t: &GpuScope<'_>, constant: fn(&Reachable) -> Option<f64>) -> Answer {
+    match known(t) {
+        None => Answer::Absent,
+        Some(gpu) => constant(&gpu.reachable).map_or(Answer::DoesNotApply, Answer::double),
+    }
 }
 
 fn rates(rates: Option<&BTreeMap<DType, f64>>) -> Answer {
@@ -280,8 +289,8 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         "",
         &[],
         GPU,
-        "Share of the math peak well-tuned kernels reach",
-        |t| number(t, |g| Some(g.reachable_math))
+        "Share of the math peak that well-tuned kernels reach (`math` of the calibration)",
+        |t| number(t, |g| Some(g.reachable.math))
     ),
     fact!(
         "gpu.reachable_memory",
@@ -289,7 +298,52 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         "",
         &[],
         GPU,
-        "Share of the DRAM bandwidth well-tuned kernels reach",
-        |t| number(t, |g| Some(g.reachable_memory))
+        "Share of the DRAM bandwidth that well-tuned kernels reach (`memory` of the calibration)",
+        |t| number(t, |g| Some(g.reachable.memory))
+    ),
+    fact!(
+        "gpu.aligned_gemm_share",
+        Double,
+        "share",
+        &[],
+        GPU,
+        "Share of the ideal that an aligned product of ordinary size reaches (`aligned_gemm` of the calibration); silent without Tensor Cores",
+        |t| calibrated(t, |r| r.aligned_gemm)
+    ),
+    fact!(
+        "gpu.large_gemm_share",
+        Double,
+        "share",
+        &[],
+        GPU,
+        "Share of the ideal that a large product reaches with kernels built for the architecture (`large_gemm` of the calibration); silent where no rule needs it",
+        |t| calibrated(t, |r| r.large_gemm)
+    ),
+    fact!(
+        "gpu.aligned_conv_share",
+        Double,
+        "share",
+        &[],
+        GPU,
+        "Share of the ideal that a convolution with aligned channels reaches (`aligned_conv` of the calibration); silent where no rule needs it",
+        |t| calibrated(t, |r| r.aligned_conv)
+    ),
+    fact!(
+        "gpu.pinned_copy_bytes_per_s",
+        Double,
+        "bytes/s",
+        &[],
+        GPU,
+        "Rate of large copies from pinned memory over 16 lanes of the board's PCI Express (`pinned_copy` of the calibration)",
+        |t| number(t, Gpu::pinned_copy_rate)
+    ),
+    fact!(
+        "gpu.shortest_kernel_ns",
+        Double,
+        "ns",
+        &[],
+        GPU,
+        "Time of the shortest useful kernels (`kernel_ns` of the calibration)",
+        |t| number(t, |g| Some(g.reachable.kernel_ns))
     ),
 ];

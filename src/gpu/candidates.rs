@@ -21,8 +21,7 @@ pub fn slowest(boards: &[&Spec]) -> Option<Gpu> {
         lower(&mut gpu.flops, &other.flops);
         lower(&mut gpu.tensor_flops, &other.tensor_flops);
         gpu.bandwidth = gpu.bandwidth.min(other.bandwidth);
-        gpu.reachable_math = gpu.reachable_math.min(other.reachable_math);
-        gpu.reachable_memory = gpu.reachable_memory.min(other.reachable_memory);
+        gpu.reachable = gpu.reachable.slower(&other.reachable);
         agreed(&mut gpu.memory_bytes, other.memory_bytes);
         agreed(&mut gpu.l2_bytes, other.l2_bytes);
         agreed(&mut gpu.shared_per_sm, other.shared_per_sm);

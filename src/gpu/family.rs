@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Gpu, Vendor};
+use super::{Gpu, Vendor, calibration};
 use crate::base::DType;
 use crate::base::DType::{Bf16, Fp4, Fp8, Fp16, Fp32, Fp64, Int8, Tf32};
 use crate::profile::Device;
@@ -379,8 +379,7 @@ pub fn derive(device: &Device, hertz: f64) -> Option<Gpu> {
         warp_schedulers: limit(|r| r.3),
         pcie_gen: None,
         nvlink: None,
-        reachable_math: 0.80,
-        reachable_memory: 0.85,
+        reachable: calibration::reachable("derived", family.architecture, Vendor::Nvidia)?,
         sources: vec![
             "device attributes of the profile x multiply-adds per SM and clock of its generation"
                 .into(),

@@ -1,14 +1,17 @@
 //! The keys of GPU files, with the accepted ranges of numbers.
 
+use super::Vendor;
 use super::load::RATED;
 use crate::base::diag::Complaint;
 use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, object, text};
 use crate::base::toml::{At, Table, Value};
 use crate::base::{DType, suggest};
 
-const TEXT: Shape = Shape::Text(0, 2_000);
+pub(super) const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
+
+pub(super) const TEXT: Shape = Shape::Text(0, 2_000);
 const TEXTS: Shape = Shape::List(&TEXT, 1_000);
-const ALIAS: Form = Form {
+pub(super) const ALIAS: Form = Form {
     pattern: "^[a-z0-9-]+$",
     fits: |text| {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -84,7 +87,7 @@ pub const KEYS: &[Key] = keys! {
     "limits": Shape::Table(LIMIT_KEYS, &[]),
     /// the ways off the board
     "links": Shape::Table(LINK_KEYS, &[]),
-    /// shares of the peaks that well-tuned kernels reach
+    /// what well-tuned work reaches, where it differs from the calibration of the architecture
     "reachable": Shape::Table(REACHABLE_KEYS, &[]),
 };
 
@@ -133,10 +136,22 @@ pub const LINK_KEYS: &[Key] = keys! {
 
 /// Every key of `[reachable]`.
 pub const REACHABLE_KEYS: &[Key] = keys! {
-    /// of the math peak
+    /// share of the math peak that well-tuned matrix kernels reach
     "math": Shape::Above(0.0, 1.0),
-    /// of the DRAM bandwidth
+    /// share of the DRAM bandwidth that well-tuned kernels reach
     "memory": Shape::Above(0.0, 1.0),
+    /// share of the math peak that fused attention reaches
+    "attention": Shape::Above(0.0, 1.0),
+    /// share of the ideal that an aligned product of ordinary size reaches
+    "aligned_gemm": Shape::Above(0.0, 1.0),
+    /// share of the ideal that a large product reaches with kernels built for the architecture
+    "large_gemm": Shape::Above(0.0, 1.0),
+    /// share of the ideal that a convolution with aligned channels reaches
+    "aligned_conv": Shape::Above(0.0, 1.0),
+    /// share of 16 lanes of PCI Express, before encoding, that copies from pinned memory reach
+    "pinned_copy": Shape::Above(0.0, 1.0),
+    /// time of the shortest useful kernels, ns
+    "kernel_ns": Shape::Above(0.0, 1e6),
 };
 
 /// A compute capability: major and minor version.

@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
 
-use super::keys::{KEYS, capability};
+use super::calibration::{self, Reachable};
+use super::keys::{KEYS, VENDORS, capability};
 use super::{Gpu, Vendor};
 use crate::base::DType;
 use crate::base::diag::{Complaint, Complaints, Source};
@@ -27,8 +28,6 @@ pub(super) const RATED: [DType; 8] = [
     DType::Int8,
     DType::Fp4,
 ];
-
-const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
 
 /// Multiply-adds per SM and clock above which a rate must be in the wrong unit. The current
 /// maxima: 256 outside Tensor Cores (fp16 on GA100 and GH100), 24,576 on them (fp4 on GB110).
@@ -184,8 +183,8 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
     let links = root.get_table("links");
     let links = links.as_ref();
     let vendor = vendor?;
-    let (reachable_math, reachable_memory) = reachable(root, vendor);
     let architecture = root.get_text("architecture")?;
+    let reachable = reachable(root, id, &architecture, vendor)?;
     Some(Spec {
         chip: root.get_text("chip"),
         variable_clock: root.get_flag("variable_clock"),
@@ -217,8 +216,7 @@ fn read(id: &str, root: &Table) -> Option<Spec> {
             nvlink: links
                 .and_then(|t| t.get_number("nvlink_gbs"))
                 .map(|n| n * GIGA),
-            reachable_math,
-            reachable_memory,
+            reachable,
             sources: root.get_texts("sources"),
         },
         gfx,
@@ -341,20 +339,13 @@ fn check_limits(limits: &Table) {
     }
 }
 
-/// Shares of the peaks that well-tuned kernels reach. Without an entry: 0.80 of the math peak on
-/// NVIDIA and 0.60 on AMD (the best matrix multiplications found by shape sweeps reach 73 to 87 %
-/// and 51 to 68 %: stas00/ml-engineering, accelerator chapter), and 0.85 of the DRAM bandwidth.
-fn reachable(root: &Table, vendor: Vendor) -> (f64, f64) {
-    let usual = match vendor {
-        Vendor::Amd => 0.60,
-        Vendor::Nvidia => 0.80,
+/// What well-tuned work reaches: the calibration of the architecture, below what the file states.
+fn reachable(root: &Table, id: &str, architecture: &str, vendor: Vendor) -> Option<Reachable> {
+    let calibrated = calibration::reachable(id, architecture, vendor)?;
+    let Some(own) = root.get_table("reachable") else {
+        return Some(calibrated);
     };
-    let Some(t) = root.get_table("reachable") else {
-        return (usual, 0.85);
-    };
-    let math = t.get_number("math").unwrap_or(usual);
-    let memory = t.get_number("memory").unwrap_or(0.85);
-    (math, memory)
+    Reachable::of(|name| own.get_number(name).or_else(|| calibrated.get(name)))
 }
 
 fn aliases(root: &Table) -> Vec<String> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::calibration::{Calibration, Sourced};
+use super::keys::REACHABLE_KEYS;
 use super::load::Spec;
 use crate::base::diag::visible;
 use crate::base::{DType, units};
@@ -65,14 +67,30 @@ pub fn show(spec: &Spec) -> String {
         "reachable",
         Some(format!(
             "{} of the math peak, {} of the DRAM bandwidth",
-            units::percent(gpu.reachable_math),
-            units::percent(gpu.reachable_memory)
+            units::percent(gpu.reachable.math),
+            units::percent(gpu.reachable.memory)
         )),
     );
     line("confidence", spec.confidence.clone());
     line("notes", spec.notes.clone());
     for (i, source) in gpu.sources.iter().enumerate() {
         line(if i == 0 { "sources" } else { "" }, Some(source.clone()));
+    }
+    out
+}
+
+/// The calibration of a built-in board as the `[reachable]` table of a GPU file, each value with its
+/// source.
+pub fn reachable_table(spec: &Spec, architecture: &Calibration) -> String {
+    let mut out = format!(
+        "\n[reachable]  # what well-tuned work reaches: the calibration of {}\n",
+        architecture.architecture
+    );
+    for key in REACHABLE_KEYS {
+        if let Some(constant) = architecture.constants.get(key.name) {
+            let Sourced { value, source } = constant.of(&spec.gpu.id);
+            let _ = writeln!(out, "{:<12} = {value}  # {source}", key.name);
+        }
     }
     out
 }

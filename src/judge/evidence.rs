@@ -2,6 +2,7 @@
 //! `evidence/results.json`, which is embedded at build time.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -9,13 +10,19 @@ use crate::base::{text, units};
 
 const RESULTS: &str = include_str!("../../evidence/results.json");
 
-/// A measurement of one pair of programs on one machine. Times are in ns per step.
+/// The environment variable that names a file to read instead of the embedded one, so that citing can be
+/// tested, and new results read, without compiling (CONTRIBUTING.md).
+const VARIABLE: &str = "PYPROF_ADVISE_RESULTS";
+
+/// A measurement of one pair of programs on one machine. Times are in ns per step, or per call of the operators.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Row {
     /// Stem of the program file: `tf32` of `evidence/tf32.py`.
     pub pair: String,
     /// Id of the rule whose advice the pair applies.
     pub rule: String,
+    /// `try` for steps of the programs, `repro` for the operators of the finding alone.
+    pub how: String,
     /// Name of the GPU.
     pub gpu: String,
     /// Version of the GPU driver.
@@ -34,9 +41,51 @@ pub struct Row {
     pub predicted_high_ns: Option<f64>,
     /// Measured saving.
     pub measured_ns: f64,
-    /// `yes` if the measured saving is within the estimate, `less` or `more` if it is outside,
-    /// `silent` if the rule did not fire.
+    /// Half of the 95 % confidence interval of the saving, or of `repro` the difference between its samples;
+    /// `None` if there were too few runs.
+    pub noise_ns: Option<f64>,
+    /// How the estimate and the measured saving compare: a word of `evidence/harness.py`.
     pub agree: String,
+}
+
+impl Row {
+    /// Whether the pair was measured as a whole.
+    fn is_whole(&self) -> bool {
+        self.how == "try"
+    }
+
+    /// `16.0 ms ± 0.20 ms`.
+    fn measured(&self) -> String {
+        let noise =
+            (self.noise_ns).map_or_else(String::new, |noise| format!(" ± {}", units::ns(noise)));
+        format!("{}{noise}", units::ns(self.measured_ns))
+    }
+
+    /// `8.00 ms to 16.0 ms`.
+    fn estimated(&self) -> Option<String> {
+        let (low, high) = self.predicted_low_ns.zip(self.predicted_high_ns)?;
+        Some(format!("{} to {}", units::ns(low), units::ns(high)))
+    }
+
+    /// The measurement in one sentence, as plain text.
+    fn sentence(&self) -> String {
+        let of = if self.is_whole() {
+            format!("a step of {}", units::ns(self.before_ns))
+        } else {
+            format!("{} of the operators alone", units::ns(self.before_ns))
+        };
+        let estimated = self
+            .estimated()
+            .map_or_else(String::new, |range| format!("; estimated: {range}"));
+        format!(
+            "Measured on {} with torch {} ({}): the fix saved {} of {of} in evidence/{}.py{estimated}.",
+            self.gpu,
+            self.torch,
+            self.date,
+            self.measured(),
+            self.pair
+        )
+    }
 }
 
 /// All measurements. A test checks that the embedded file can be read.
@@ -44,7 +93,17 @@ pub struct Row {
 /// # Errors
 /// A parse error in `evidence/results.json`.
 pub fn rows() -> Result<Vec<Row>, serde_json::Error> {
-    serde_json::from_str(RESULTS)
+    match std::env::var_os(VARIABLE) {
+        Some(file) => serde_json::from_slice(&std::fs::read(file).map_err(serde_json::Error::io)?),
+        None => serde_json::from_str(RESULTS),
+    }
+}
+
+/// What was measured of a rule, a plain sentence per measurement.
+pub fn cited(rule: &str) -> Vec<String> {
+    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows().unwrap_or_default());
+    let own = ROWS.iter().filter(|row| row.rule == rule);
+    own.map(Row::sentence).collect()
 }
 
 /// The "Measured" section of a rule's page; empty if the rule has no rows.
@@ -54,26 +113,32 @@ pub(super) fn section(rule: &str, rows: &[Row]) -> String {
         if out.is_empty() {
             out.push_str("## Measured\n\n");
             out.push_str(
-                "| GPU | PyTorch | Before | After | Estimated saving | Measured saving |\n",
+                "| What | GPU | Driver | PyTorch | Date | Before | After | Estimated saving | Measured saving |\n",
             );
-            out.push_str("| --- | --- | --- | --- | --- | --- |\n");
+            out.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
         }
-        let promised = match (row.predicted_low_ns, row.predicted_high_ns) {
-            (Some(low), Some(high)) => format!("{} to {}", units::ns(low), units::ns(high)),
-            _ => "(silent)".to_owned(),
+        let what = if row.is_whole() {
+            "steps"
+        } else {
+            "operators alone"
         };
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {promised} | {} |",
+            "| {what} | {} | {} | {} | {} | {} | {} | {} | {} |",
             text::md(&row.gpu),
+            text::md(&row.driver),
             text::md(&row.torch),
+            text::md(&row.date),
             units::ns(row.before_ns),
             units::ns(row.after_ns),
-            units::ns(row.measured_ns),
+            row.estimated().unwrap_or_else(|| "-".to_owned()),
+            row.measured(),
         );
     }
     if !out.is_empty() {
-        out.push_str("\nPer step; the programs are in `evidence/`.\n\n");
+        out.push_str(
+            "\nPer step, or per call of the operators; the programs are in `evidence/`.\n\n",
+        );
     }
     out
 }
@@ -89,17 +154,22 @@ mod tests {
 
     #[test]
     fn section_contains_only_rows_of_its_rule() {
-        let text = r#"[{"pair": "tf32", "rule": "precision/tf32-off", "gpu": "NVIDIA H100", "driver": "1",
+        let text = r#"[{"pair": "tf32", "rule": "precision/tf32-off", "how": "try", "gpu": "NVIDIA H100", "driver": "1",
             "torch": "2.9", "date": "2026-01-01", "before_ns": 2e7, "after_ns": 4e6,
-            "predicted_low_ns": 8e6, "predicted_high_ns": 1.6e7, "measured_ns": 1.6e7, "agree": "yes"}]"#;
+            "predicted_low_ns": 8e6, "predicted_high_ns": 1.6e7, "measured_ns": 1.6e7, "noise_ns": 2e5, "agree": "yes"}]"#;
         let rows: Vec<Row> = serde_json::from_str(text).unwrap();
         let said = section("precision/tf32-off", &rows);
         assert!(
             said.contains(
-                "| NVIDIA H100 | 2.9 | 20.0 ms | 4.00 ms | 8.00 ms to 16.0 ms | 16.0 ms |"
+                "| steps | NVIDIA H100 | 1 | 2.9 | 2026-01-01 | 20.0 ms | 4.00 ms | 8.00 ms to 16.0 ms | 16.0 ms ± 200 us |"
             ),
             "{said}"
         );
         assert_eq!(section("precision/amp-off", &rows), "");
+        assert_eq!(
+            rows[0].sentence(),
+            "Measured on NVIDIA H100 with torch 2.9 (2026-01-01): the fix saved 16.0 ms ± 200 us of a step of 20.0 ms in \
+             evidence/tf32.py; estimated: 8.00 ms to 16.0 ms."
+        );
     }
 }

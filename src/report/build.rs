@@ -17,6 +17,7 @@ use crate::correlate::{DeviceTimeline, Run, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{self, Member, exposed_comm_per_step, is_recordable, to_collect};
 use crate::gpu::{Choice, Gpu, How, Vendor};
+use crate::judge::evidence::cited;
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
 
 /// Longest name of a place, operator or file, in characters; longer names lose their middle. A single
@@ -299,6 +300,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         places_omitted: f.places.len().saturating_sub(MAX_PLACES) as u64,
         since_baseline: None,
         measured: None,
+        measured_elsewhere: cited(&f.rule).iter().map(|text| sentence(text)).collect(),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         calls_unit: calls_unit(&f.members),
@@ -616,8 +618,9 @@ fn gpu_used(choice: &Choice) -> GpuUsed {
         .to_owned(),
         tensor_16bit_flops_per_s: tensor_16bit(gpu),
         ceilings: ceilings(gpu),
-        reachable_math_share: gpu.reachable_math,
-        reachable_memory_share: gpu.reachable_memory,
+        reachable_math_share: gpu.reachable.math,
+        reachable_memory_share: gpu.reachable.memory,
+        shortest_kernel_ns: gpu.reachable.kernel_ns,
         sources: gpu.sources.clone(),
     }
 }

@@ -403,6 +403,9 @@ pub struct FindingReport {
     /// What the advice saves in the program itself, as `try` has measured it; `null` where it was not tried.
     #[serde(default)]
     pub measured: Option<MeasuredSaving>,
+    /// What was measured of this rule in other programs, a plain sentence per measurement.
+    #[serde(default)]
+    pub measured_elsewhere: Vec<String>,
     /// The problem, in Markdown of the rule; values from the profile are escaped.
     pub message: String,
     /// Why it costs time, in Markdown.
@@ -799,8 +802,16 @@ pub struct GpuUsed {
     pub reachable_math_share: f64,
     /// Share of the bandwidth that counts as reachable.
     pub reachable_memory_share: f64,
+    /// Time of the shortest useful kernels, below which no call counts as reachable.
+    #[serde(default = "shortest_kernel_ns")]
+    pub shortest_kernel_ns: f64,
     /// Sources of the peaks.
     pub sources: Vec<String>,
+}
+
+/// The time that reports used before they stated it.
+fn shortest_kernel_ns() -> f64 {
+    2_000.0
 }
 
 /// A peak math rate of a GPU, for dense operands.

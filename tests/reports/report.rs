@@ -17,7 +17,7 @@ use pyprof_advise::cost::{
     UnknownCost,
 };
 use pyprof_advise::facts::Member;
-use pyprof_advise::gpu::{Choice, Gpu, How, Vendor};
+use pyprof_advise::gpu::{Choice, Gpu, How, Vendor, calibration};
 use pyprof_advise::judge::{
     Confidence, Fault, Finding, NotJudged, Saving, SavingKind, Severity, Verdict,
 };
@@ -47,8 +47,10 @@ fn gpu() -> Gpu {
         warp_schedulers: None,
         pcie_gen: None,
         nvlink: None,
-        reachable_math: 0.80,
-        reachable_memory: 0.85,
+        reachable: calibration::of_architecture("Volta")
+            .unwrap()
+            .reachable("")
+            .unwrap(),
         sources: vec![],
     }
 }

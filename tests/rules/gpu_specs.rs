@@ -47,19 +47,6 @@ fn every_file_has_the_data_for_reports() {
             "{id}"
         );
         assert!(gpu.sms().is_some() || id == "b100", "{id}");
-        let usual = match (gpu.vendor, id.as_str()) {
-            (Vendor::Amd, _) => 0.60,
-            // Power limits keep these boards below their boost clock.
-            (_, "l4" | "a2" | "a16") => 0.70,
-            (_, "a10" | "a10g") => 0.75,
-            (_, "t4") => 0.60,
-            _ => 0.80,
-        };
-        assert_eq!(
-            (gpu.reachable_math, gpu.reachable_memory),
-            (usual, 0.85),
-            "{id}"
-        );
         for (dtype, elements) in &gpu.tensor_align {
             assert_eq!(family::alignment(*dtype), Some(*elements), "{id} {dtype}");
         }
@@ -361,7 +348,10 @@ fn complaints_of(text: &str) -> String {
 fn minimal_files_load() {
     let s = load::parse_source("mine", &Source::new("mine.toml", MINIMAL)).unwrap();
     assert_eq!((s.gpu.id.as_str(), s.gpu.bandwidth), ("mine", 1e12));
-    assert_eq!((s.gpu.reachable_math, s.gpu.sms()), (0.80, None));
+    assert_eq!(
+        (s.gpu.reachable, s.gpu.sms()),
+        (spec("a100-sxm4-40gb").gpu.reachable, None)
+    );
     assert_eq!(s.gpu.flops[&DType::Fp32], 1e13);
 }
 

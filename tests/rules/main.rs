@@ -11,6 +11,7 @@
 
 mod diagnostics;
 mod engine;
+mod gpu_calibration;
 mod gpu_selection;
 mod gpu_specs;
 mod reference_costs;

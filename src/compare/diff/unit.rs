@@ -3,6 +3,7 @@
 
 use super::model::{UnitChange, UnitSide};
 use super::{MOST, SAME, work};
+use crate::base::statistics::{mean_and_deviation, median};
 use crate::compare::share;
 use crate::report::{Report, UnitKind, WorkUnit};
 
@@ -145,17 +146,13 @@ fn kernels(unit: &WorkUnit) -> f64 {
 }
 
 fn side(unit: &WorkUnit) -> UnitSide {
-    let wall_ns = mean(&unit.wall_ns);
-    let squares = unit.wall_ns.iter().map(|ns| (*ns as f64 - wall_ns).powi(2));
-    let count = unit.wall_ns.len() as f64;
-    let variance = squares.sum::<f64>() / (count - 1.0);
-    let mut sorted = unit.wall_ns.clone();
-    sorted.sort_unstable();
+    let walls: Vec<f64> = unit.wall_ns.iter().map(|ns| *ns as f64).collect();
+    let (wall_ns, deviation_ns) = mean_and_deviation(&walls);
     UnitSide {
         count: unit.count,
-        wall_ns,
-        median_ns: sorted.get(sorted.len() / 2).map_or(0.0, |ns| *ns as f64),
-        deviation_ns: (count > 1.0).then(|| variance.sqrt()),
+        wall_ns: wall_ns.unwrap_or(0.0),
+        median_ns: median(&mut unit.wall_ns.clone()).map_or(0.0, |ns| ns as f64),
+        deviation_ns,
         busy_ns: mean(&unit.busy_ns),
         kernel_ns: mean(&unit.kernel_ns),
         comm_ns: mean(&unit.comm_ns),

@@ -263,8 +263,8 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         let casts = members.iter().take_while(|l| l.family == Family::Cast);
         let read = members.iter().take(casts.count().max(1));
         let bytes: u64 = read.map(|link| bytes_of(link)).sum::<Option<u64>>()?;
-        let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable_memory;
-        return Some(ns.max(crate::cost::roofline::SHORTEST_NS));
+        let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable.memory;
+        return Some(ns.max(gpu.reachable.kernel_ns));
     }
     let mut flops_ns = 0.0;
     let mut bytes = 0.0;
@@ -296,15 +296,13 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         // last output.
         _ => (bytes - 2.0 * read_again()?).max(least),
     };
-    // Fused attention reaches about half the matrix peak (FlashAttention-2 paper, 50-73 % on A100).
-    let math = flops_ns
-        / if kind == Kind::Attention {
-            0.5
-        } else {
-            gpu.reachable_math
-        };
-    let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable_memory;
-    Some(math.max(memory).max(crate::cost::roofline::SHORTEST_NS))
+    let share = match kind {
+        Kind::Attention => gpu.reachable.attention,
+        _ => gpu.reachable.math,
+    };
+    let math = flops_ns / share;
+    let memory = kept / gpu.bandwidth * 1e9 / gpu.reachable.memory;
+    Some(math.max(memory).max(gpu.reachable.kernel_ns))
 }
 
 /// Bytes of the tensor that a call reads from the previous call.

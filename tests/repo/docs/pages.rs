@@ -8,6 +8,8 @@ use pyprof_advise::base::schema::Key;
 use pyprof_advise::base::{DType, units};
 use pyprof_advise::cost::{FlopsClass, UnknownCost, ops, user};
 use pyprof_advise::facts::{self, Fact, MemberKind};
+use pyprof_advise::gpu::calibration::{self, Sourced};
+use pyprof_advise::gpu::keys::REACHABLE_KEYS;
 use pyprof_advise::gpu::load::Spec;
 use pyprof_advise::gpu::{Gpu, select};
 use pyprof_advise::judge::expr::FOUND;
@@ -358,7 +360,60 @@ pub(crate) fn gpus() -> String {
         ],
         select::list().iter().map(gpu_row),
     ));
+    page.push_str(CALIBRATION);
+    page.push_str(&table(
+        &["Constant", "Meaning"],
+        REACHABLE_KEYS
+            .iter()
+            .map(|key| vec![format!("`{}`", key.name), key.doc.to_owned()]),
+    ));
+    page.push('\n');
+    page.push_str(&table(
+        &["Constant", "Value:", "For", "Source"],
+        REACHABLE_KEYS.iter().flat_map(calibration_rows),
+    ));
     page
+}
+
+const CALIBRATION: &str = "\
+\n## Calibration
+
+Peaks alone predict nothing: no program reaches them. How near well-tuned work comes is in `calibration/`, \
+one file per architecture, each value with its source. The cost model and the rules read them from there; \
+rules see them as facts such as [`gpu.aligned_gemm_share`](facts.md).
+
+`[reachable]` of a GPU file takes precedence: save the file of your board with `gpus show`, which has the \
+table, edit it, and pass it with `--gpu`. `python3 evidence/calibrate.py --reachable` measures the values \
+on your GPU and prints the table; `--write` puts them into `calibration/` for the board.
+
+";
+
+/// A constant: its values with the architectures and boards that have them.
+fn calibration_rows(key: &Key) -> Vec<Vec<String>> {
+    let mut rows: Vec<(&Sourced, Vec<String>)> = Vec::new();
+    for file in calibration::built_in() {
+        let Some(constant) = file.constants.get(key.name) else {
+            continue;
+        };
+        let boards = constant.boards.iter();
+        let all = std::iter::once((file.architecture.clone(), &constant.usual))
+            .chain(boards.map(|(id, own)| (format!("`{id}`"), own)));
+        for (who, value) in all {
+            match rows.iter_mut().find(|(known, _)| *known == value) {
+                Some((_, others)) => others.push(who),
+                None => rows.push((value, vec![who])),
+            }
+        }
+    }
+    let row = |(value, who): (&Sourced, Vec<String>)| {
+        vec![
+            format!("`{}`", key.name),
+            value.value.to_string(),
+            cell(&who.join(", ")),
+            cell(&value.source),
+        ]
+    };
+    rows.into_iter().map(row).collect()
 }
 
 fn gpu_row(spec: &Spec) -> Vec<String> {
