@@ -10,6 +10,8 @@ use crate::base::DType;
 use crate::report::{BuiltIn, CallArgument, FindingReport, OperatorUse, TemplateError};
 use minijinja::context;
 
+mod fill;
+
 const FRAME: &str = include_str!("frame.py.jinja");
 /// Longest name of an operator.
 const LONGEST: usize = 60;
@@ -31,6 +33,10 @@ const MATH: &[&str] = &[
     "convolution_backward",
 ];
 
+/// What a kind puts into its code: names in `{{ }}` and the Python that stands for them, made of numbers, names
+/// of types, and words of this program; or why there is no script.
+type Fill = fn(&FindingReport, &[Call]) -> Result<Vec<(&'static str, String)>, &'static str>;
+
 /// A kind of script.
 #[derive(Debug)]
 pub(crate) struct Kind {
@@ -43,10 +49,23 @@ pub(crate) struct Kind {
     code: &'static str,
     /// The operators that it understands; empty for any.
     operators: &'static [&'static str],
+    uses: Uses,
+    fill: Fill,
+}
+
+/// Which operators of a finding a kind rebuilds. A report has the three longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uses {
+    /// The longest.
+    Longest,
+    /// All.
+    All,
+    /// None: what it takes is in the facts of the finding.
+    None,
 }
 
 macro_rules! kinds {
-    ($($name:literal, $about:literal, $rules:expr, $operators:expr;)*) => {
+    ($($name:literal, $about:literal, $rules:expr, $operators:expr, $uses:ident, $fill:path;)*) => {
         /// Every kind of script.
         pub(crate) const KINDS: &[Kind] = &[$(Kind {
             name: $name,
@@ -54,30 +73,44 @@ macro_rules! kinds {
             rules: $rules,
             code: include_str!(concat!("kinds/", $name, ".py")),
             operators: $operators,
+            uses: Uses::$uses,
+            fill: $fill,
         }),*];
     };
 }
 
 kinds! {
     "attention", "attention with its scores in memory, and the fused operator",
-        &["layers/attention-unfused", "layers/softmax-unfused"], &[];
+        &["layers/attention-unfused", "layers/softmax-unfused"], &[], All, fill::attention;
+    "batched", "eight of the products one by one, and as one",
+        &["parallelism/small-grid"], MATMULS, Longest, fill::nothing;
     "channels_last", "the same operators with the channels of images first, and last",
-        &["memory/layout-transposes", "layers/batch-norm-slow"], &[];
+        &["memory/layout-transposes", "layers/batch-norm-slow"], &[], Longest, fill::nothing;
     "compiled", "the same operators one by one, and fused by torch.compile",
-        &["fusion/pointwise-chain", "fusion/many-small-kernels", "fusion/dropout", "layers/norm-unfused",
-          "layers/gelu-unfused", "layers/silu-unfused", "layers/rope-unfused", "layers/gated-activation"], &[];
+        &["fusion/pointwise-chain", "fusion/many-small-kernels", "fusion/dropout",
+          "layers/gelu-unfused", "layers/silu-unfused", "layers/rope-unfused", "layers/gated-activation"],
+        &[], All, fill::nothing;
+    "copy", "copies between host and GPU from pageable memory, and from pinned memory without waiting",
+        &["copies/pageable", "copies/synchronous"], &[], None, fill::copy;
+    "embedding", "the gradient of an embedding table, dense and sparse",
+        &["layers/embedding-gradient"], fill::EMBEDDINGS, Longest, fill::embedding;
     "half", "the same operators in fp32, and in 16 bits",
-        &["precision/amp-off", "precision/amp-partial"], MATH;
+        &["precision/amp-off", "precision/amp-partial"], MATH, Longest, fill::nothing;
     "log_softmax", "log_softmax in two steps or twice, and once",
-        &["layers/double-log-softmax", "layers/log-of-softmax"], &[];
-    "optimizer", "a step of AdamW with foreach, and fused",
-        &["layers/optimizer-foreach"], &[];
+        &["layers/double-log-softmax", "layers/log-of-softmax"], &[], Longest, fill::log_softmax;
+    "loss", "the loss of all tokens at once, and compiled, in chunks of tokens",
+        &["layers/large-vocabulary-loss", "layers/logits-upcast"], &[], All, fill::loss;
+    "norm", "a norm in single operators, and the fused operator",
+        &["layers/norm-unfused"], &[], All, fill::norm;
+    "optimizer", "a step of the optimizer one by one or with foreach, and fused",
+        &["layers/optimizer-foreach", "layers/optimizer-unfused"], &[], All, fill::optimizer;
     "padding", "the same products as they are, and with K and N padded to a multiple of 64",
-        &["tensor-cores/gemm-unaligned", "tensor-cores/kernel-misaligned", "shapes/tile-quantization"], MATMULS;
+        &["tensor-cores/gemm-unaligned", "tensor-cores/kernel-misaligned", "shapes/tile-quantization"],
+        MATMULS, Longest, fill::nothing;
     "single", "the same operators in fp64, and in fp32",
-        &["precision/fp64-leak"], &[];
+        &["precision/fp64-leak"], &[], Longest, fill::nothing;
     "tf32", "the same operators without TF32, and with it",
-        &["precision/tf32-off", "precision/tf32-off-in-convolutions"], MATH;
+        &["precision/tf32-off", "precision/tf32-off-in-convolutions"], MATH, Longest, fill::nothing;
 }
 
 /// Why there is no script for a finding.
@@ -119,12 +152,12 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
             kind.operators.is_empty() || kind.operators.contains(&call.operator.as_str())
         })
         .collect();
-    // A report has the three longest operators of a finding; of most kinds the longest is enough.
-    let calls = match kind.name {
-        "compiled" | "attention" | "optimizer" => calls,
-        _ => calls.into_iter().take(1).collect(),
+    let calls = match kind.uses {
+        Uses::All => calls,
+        Uses::Longest => calls.into_iter().take(1).collect(),
+        Uses::None => Vec::new(),
     };
-    if calls.is_empty() {
+    if calls.is_empty() && kind.uses != Uses::None {
         return unknown(
             "the profile has no operator of this finding with the shapes and types of its arguments\n  \
              record them: `pyprof-advise run`, or `record_shapes=True` with torch.profiler"
@@ -132,26 +165,13 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
         );
     }
     let mut code = kind.code.trim_end().to_owned();
-    match kind.name {
-        "attention" => {
-            let Some((sizes, dtype)) = attention(&calls) else {
-                return unknown(
-                    "the profile does not show the size of the attention heads: it takes the product before or \
-                     behind the softmax, with shapes"
-                        .to_owned(),
-                );
-            };
-            code = code.replace("{{ sizes }}", &format!("{sizes:?}"));
-            code = code.replace("{{ dtype }}", dtype);
+    match (kind.fill)(finding, &calls) {
+        Ok(values) => {
+            for (name, value) in values {
+                code = code.replace(&format!("{{{{ {name} }}}}"), &value);
+            }
         }
-        "log_softmax" => {
-            let twice = finding.rule == "layers/double-log-softmax";
-            code = code.replace("{{ twice }}", if twice { "True" } else { "False" });
-        }
-        "optimizer" if !calls.iter().any(Call::has_tensor_list) => {
-            return unknown("the profile does not have the shapes of the parameters".to_owned());
-        }
-        _ => {}
+        Err(why) => return unknown(why.to_owned()),
     }
     let calls: Vec<Json> = calls.iter().map(Call::json).collect();
     let calls = serde_json::to_string_pretty(&calls).unwrap_or_default();
@@ -162,6 +182,7 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
         // One of the rules of the kind, so it is plain.
         rule => finding.rule.as_str(),
         about => kind.about,
+        kind_name => kind.name,
         calls,
         kind => code,
     })?)
@@ -188,10 +209,9 @@ impl Call {
         })
     }
 
-    fn has_tensor_list(&self) -> bool {
-        self.arguments.iter().any(|argument| {
-            matches!(argument, CallArgument::List { .. }) && tensors(argument).next().is_some()
-        })
+    /// Shapes of all tensors, with their types.
+    fn tensors(&self) -> impl Iterator<Item = (&[u64], Option<DType>)> {
+        self.arguments.iter().flat_map(tensors)
     }
 
     fn json(&self) -> Json {
@@ -281,41 +301,6 @@ fn torch_name(name: &str) -> Option<&'static str> {
         DType::Bool => "bool",
         _ => return None,
     })
-}
-
-/// Batch, queries, keys and width of the heads of unfused attention, with the type: from the product whose
-/// result or left operand are the scores.
-fn attention(calls: &[Call]) -> Option<([u64; 4], &'static str)> {
-    let product = calls
-        .iter()
-        .find(|call| MATMULS.contains(&call.operator.as_str()))?;
-    let operands: Vec<(&[u64], Option<DType>)> =
-        product.arguments.iter().flat_map(tensors).collect();
-    let [.., (left, dtype), (right, _)] = operands.as_slice() else {
-        return None;
-    };
-    let ([.., rows, inner], [.., inner_too, columns]) = (left, right) else {
-        return None;
-    };
-    let softmax = calls
-        .iter()
-        .find(|call| call.operator.contains("softmax"))?;
-    let (scores, _) = softmax.arguments.iter().flat_map(tensors).next()?;
-    let [heads @ .., queries, keys] = scores else {
-        return None;
-    };
-    let batch = heads
-        .iter()
-        .try_fold(1_u64, |product, n| product.checked_mul(*n))?;
-    let width = if (rows, columns) == (queries, keys) && inner == inner_too {
-        *inner
-    } else if (rows, inner) == (queries, keys) && inner == inner_too {
-        *columns
-    } else {
-        return None;
-    };
-    let dtype = torch_name(dtype.as_ref()?.name())?;
-    Some(([batch, *queries, *keys, width], dtype))
 }
 
 #[cfg(test)]

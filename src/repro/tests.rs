@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::*;
 use crate::judge::RuleSet;
-use crate::report::Evidence;
+use crate::report::{Evidence, FactValue};
 
 fn tensor(dtype: &str, shape: &[u64], strides: Option<&[i64]>) -> CallArgument {
     CallArgument::Tensor {
@@ -153,4 +153,87 @@ fn strides_and_types_are_those_of_the_profile() {
         "{text}"
     );
     assert!(text.contains("\"bfloat16\"") && text.contains("`tensor-cores/gemm-unaligned`"));
+}
+
+#[test]
+fn the_optimizer_is_that_of_the_finding() {
+    let parameters = || CallArgument::List {
+        items: vec![tensor("fp32", &[1024, 1024], None)],
+    };
+    let of = |rule: &str, message: &str, call: Vec<CallArgument>| {
+        let mut found = finding(rule, vec![used("aten::_foreach_add_", call)]);
+        message.clone_into(&mut found.message);
+        script(&found).unwrap()
+    };
+    let foreach = "layers/optimizer-foreach";
+    let sgd = of(foreach, "SGD spends 8.0 % of GPU time", vec![parameters()]);
+    assert!(
+        sgd.contains("torch.optim.SGD(") && sgd.contains("\"momentum\": 0.9"),
+        "{sgd}"
+    );
+    assert!(sgd.contains("optimizer(foreach=True)"), "{sgd}");
+    let adam = of(foreach, "An optimizer of Adam's kind", vec![parameters()]);
+    assert!(adam.contains("torch.optim.AdamW("), "{adam}");
+    let single = of(
+        "layers/optimizer-unfused",
+        "800 small operators update the parameters",
+        vec![tensor("fp32", &[1024], None)],
+    );
+    assert!(single.contains("optimizer(foreach=False)"), "{single}");
+}
+
+/// The sentences that kinds look for are those of the rules.
+#[test]
+fn words_of_rules_that_decide_about_scripts_exist() {
+    let rules = RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"));
+    let of = |id: &str| rules.rules().iter().find(|rule| rule.id == id).unwrap();
+    let foreach = &of("layers/optimizer-foreach").message.source;
+    assert!(foreach.contains("{% elif sgd %}SGD{% else %}"), "{foreach}");
+    let norm = of("layers/norm-unfused");
+    let texts = || norm.fixes.iter().map(|fix| fix.text.source.as_str());
+    assert_eq!(
+        texts()
+            .filter(|text| text.contains("this is a layer norm"))
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn norms_with_a_mean_are_layer_norms() {
+    let x = || tensor("bf16", &[8, 1024, 768], None);
+    let of = |operator: &str| {
+        let operator = used(operator, vec![x(), tensor("bf16", &[768], None)]);
+        script(&finding("layers/norm-unfused", vec![operator])).unwrap()
+    };
+    assert!(of("aten::sub").contains("if True:"));
+    let rms = of("aten::mul");
+    assert!(
+        rms.contains("if False:") && rms.contains("in [8192, 768]"),
+        "{rms}"
+    );
+}
+
+#[test]
+fn copies_take_their_size_from_a_number_only() {
+    let of = |value: &str, place: &str| {
+        let mut found = finding("copies/pageable", Vec::new());
+        found.evidence.facts = vec![FactValue {
+            name: "copy.mean_bytes".to_owned(),
+            value: value.to_owned(),
+        }];
+        place.clone_into(&mut found.place);
+        script(&found)
+    };
+    let up = of("9.63 MB", "copies").unwrap();
+    assert!(
+        up.contains("9630000 // 4") && up.contains("if False:"),
+        "{up}"
+    );
+    let down = of("64.0 kB", "device to host copies to pageable memory").unwrap();
+    assert!(down.contains("if True:"), "{down}");
+    for attack in ["", "1 MB; import os", "__import__('os') MB", "1e300 GB"] {
+        let error = of(attack, "copies").unwrap_err().to_string();
+        assert!(error.contains("does not have the size"), "{error}");
+    }
 }

@@ -86,7 +86,48 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
                 ["tanh", [tensor("fp32", &[4096, 1024])]]
             ]),
         ),
+        ("batched", "parallelism/small-grid", product("bf16")),
+        ("copy", "copies/pageable", json!([])),
+        (
+            "embedding",
+            "layers/embedding-gradient",
+            json!([[
+                "embedding_dense_backward",
+                [
+                    tensor("fp32", &[8, 512, 768]),
+                    tensor("int64", &[8, 512]),
+                    whole(50257),
+                    whole(-1),
+                    flag()
+                ]
+            ]]),
+        ),
         ("half", "precision/amp-off", product("fp32")),
+        (
+            "loss",
+            "layers/large-vocabulary-loss",
+            json!([[
+                "_log_softmax",
+                [tensor("bf16", &[8192, 50257]), whole(1), flag()]
+            ]]),
+        ),
+        (
+            "norm",
+            "layers/norm-unfused",
+            json!([
+                [
+                    "mul",
+                    [tensor("fp32", &[8, 1024, 768]), tensor("fp32", &[768])]
+                ],
+                [
+                    "sub",
+                    [
+                        tensor("fp32", &[8, 1024, 768]),
+                        tensor("fp32", &[8, 1024, 1])
+                    ]
+                ]
+            ]),
+        ),
         (
             "log_softmax",
             "layers/double-log-softmax",
@@ -138,6 +179,9 @@ fn report(sandbox: &Sandbox, rule: &str, operators: &Value) {
         })
     });
     finding["evidence"]["operators"] = Value::Array(calls.collect());
+    if rule.starts_with("copies/") {
+        finding["evidence"]["facts"] = json!([{ "name": "copy.mean_bytes", "value": "9.63 MB" }]);
+    }
     sandbox.write("report.json", &report.to_string());
 }
 
@@ -167,10 +211,20 @@ fn scripts_of_every_kind_run_on_the_cpu() {
             .output()
             .unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
+        if kind == "copy" {
+            // A CPU has nothing to copy to, and the script says so.
+            assert_eq!(output.status.code(), Some(1), "{err}");
+            assert!(
+                err.contains("copies between host and GPU need a GPU"),
+                "{err}"
+            );
+            continue;
+        }
         assert!(output.status.success(), "{kind}: {err}");
         let out = String::from_utf8_lossy(&output.stdout);
         let result: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
         assert_eq!(result["rule"], rule);
+        assert_eq!(result["kind"], kind);
         assert!(result["ratio"].as_f64().unwrap() > 0.0, "{kind}: {out}");
     }
 }

@@ -1,12 +1,18 @@
 def pair():
-    """A step of AdamW over parameters of these sizes: one by one or with foreach, and fused."""
-    lists = [argument for call in CALLS for argument in call["arguments"] if argument["kind"] == "list"]
-    first = next(argument for argument in lists if any(item["kind"] == "tensor" for item in argument["items"]))
+    """A step of the optimizer over parameters of these sizes: one by one or with foreach, and fused."""
+    items = [item for call in CALLS for item in call["arguments"] if item["kind"] == "list"]
+    items = next((list_["items"] for list_ in items if any(i["kind"] == "tensor" for i in list_["items"])), None)
+    if items is None:
+        # One by one, the profile has calls with one parameter each.
+        items = [item for call in CALLS for item in call["arguments"][:1] if item["kind"] == "tensor"]
+    items = [item for item in items if item["kind"] == "tensor" and "float" in item["dtype"]]
+    if not items:
+        raise SystemExit("the profile has no parameters with a type of floating-point numbers")
 
     def optimizer(**which):
-        parameters = [made(specs(item)).requires_grad_() for item in first["items"]]
+        parameters = [made(specs(item)).requires_grad_() for item in items]
         for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)
-        return torch.optim.AdamW(parameters, lr=1e-3, **which)
+        return torch.optim.{{ optimizer }}(parameters, **{{ settings }}, **which)
 
-    return optimizer(foreach=True).step, optimizer(fused=True).step
+    return optimizer(foreach={{ foreach }}).step, optimizer(fused=True).step
