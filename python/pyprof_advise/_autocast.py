@@ -15,8 +15,13 @@ def autocast(
     dtype: torch.dtype,
     check: Callable[[str], None],
     check_call: Callable[[], None] = lambda: None,
+    *,
+    says: bool = True,
 ) -> None:
-    """Runs each model of the program under autocast; `check` may refuse its device, `check_call` a call."""
+    """Runs each model of the program under autocast; `check` may refuse its device, `check_call` a call.
+
+    `says` tells whether that alone is a change that the treatment is about.
+    """
 
     def cast(model: nn.Module) -> None:
         device = device_of(model)
@@ -34,7 +39,8 @@ def autocast(
             return called
 
         program.around_forward(model, around)
-        program.changed(f"{type(model).__name__} under autocast")
+        if says:
+            program.changed(f"{type(model).__name__} under autocast")
 
     program.each_model(cast)
 

@@ -64,6 +64,7 @@ class ClockRecorder:
         return {
             "step_ns": lengths,
             "clock": "gpu" if self._on_gpu else "host",
+            "gpu": torch.cuda.get_device_name() if self._on_gpu else None,
             "compiling": compiled_graphs() != self._graphs,
             "peak_memory_bytes": torch.cuda.max_memory_allocated() if self._on_gpu else None,
         }

@@ -52,6 +52,8 @@ pub(crate) struct Timed {
     pub(crate) step_ns: Vec<u64>,
     /// Whether something was compiled in these steps.
     pub(crate) compiling: bool,
+    /// Name of the GPU that was in use.
+    pub(crate) gpu: Option<String>,
     /// The most memory of the GPU that was in use.
     pub(crate) peak_memory_bytes: Option<u64>,
     /// The first values that the program has computed.

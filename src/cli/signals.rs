@@ -10,12 +10,40 @@
 #[cfg(unix)]
 static PROGRAM: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
 
-/// Whether a signal arrived while a program ran.
-static INTERRUPTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+/// The signal that arrived while a program or a series of them ran; 0 without one.
+static INTERRUPTED: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+
+/// Whether a series of programs runs, which ends with what it has done.
+static SERIES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// Whether a signal has arrived that asks a series of programs to end.
 pub(super) fn is_interrupted() -> bool {
-    INTERRUPTED.load(std::sync::atomic::Ordering::SeqCst)
+    interrupted_by().is_some()
+}
+
+/// The signal that has asked a series of programs to end.
+pub(super) fn interrupted_by() -> Option<i32> {
+    let signal = INTERRUPTED.load(std::sync::atomic::Ordering::SeqCst);
+    (signal != 0).then_some(signal)
+}
+
+/// While it exists, a signal between two programs ends this process no more than one during a program does:
+/// [`is_interrupted`] tells of it.
+#[derive(Debug)]
+pub(super) struct Series;
+
+impl Series {
+    /// Begins a series.
+    pub(super) fn begin() -> Series {
+        SERIES.store(true, std::sync::atomic::Ordering::SeqCst);
+        Series
+    }
+}
+
+impl Drop for Series {
+    fn drop(&mut self) {
+        SERIES.store(false, std::sync::atomic::Ordering::SeqCst);
+    }
 }
 
 /// Passes signals on to a program while it exists.
@@ -43,15 +71,19 @@ impl Drop for PassedOn {
     }
 }
 
-/// Sends a signal to the program that runs; returns whether there is one.
+/// Sends a signal to the program that runs, or notes it for the series; returns whether there is either.
 #[cfg(unix)]
 fn passed_on(signal: i32) -> bool {
     use rustix::process::{Pid, Signal, kill_process};
     let program = PROGRAM.load(std::sync::atomic::Ordering::SeqCst);
-    let Some(program) = Pid::from_raw(program) else {
+    let program = Pid::from_raw(program);
+    if program.is_none() && !SERIES.load(std::sync::atomic::Ordering::SeqCst) {
         return false;
+    }
+    INTERRUPTED.store(signal, std::sync::atomic::Ordering::SeqCst);
+    let Some(program) = program else {
+        return true;
     };
-    INTERRUPTED.store(true, std::sync::atomic::Ordering::SeqCst);
     // The terminal sends Ctrl-C to both processes; a second one would interrupt the program's clean-up.
     let signal = match signal {
         signal_hook::consts::SIGTERM => Some(Signal::TERM),
@@ -118,7 +150,20 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use super::is_ignored;
+    use super::*;
+
+    #[test]
+    fn signals_between_the_programs_of_a_series_are_noted() {
+        let term = signal_hook::consts::SIGTERM;
+        assert!(!passed_on(term), "no program and no series");
+        assert_eq!(interrupted_by(), None);
+        let series = Series::begin();
+        assert!(passed_on(term));
+        assert_eq!(interrupted_by(), Some(term));
+        drop(series);
+        assert!(!passed_on(term));
+        INTERRUPTED.store(0, std::sync::atomic::Ordering::SeqCst);
+    }
 
     #[test]
     fn signal_numbers_in_the_mask_start_at_one() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::run::{RunArgs, record};
-use super::signals::is_interrupted;
+use super::signals::{Series, interrupted_by, is_interrupted};
 use super::trial_runs::Runner;
 use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
 use crate::base::suggest::did_you_mean;
@@ -128,11 +128,15 @@ pub(super) fn run(args: TryArgs, console: Console) -> Outcome {
         console,
     );
     let chosen: Vec<&Treatment> = candidates.iter().map(|c| &c.treatment).collect();
-    let made = series(&chosen, limits, &mut runner, best).map_err(Failure::Unusable)?;
+    let made = {
+        let _series = Series::begin();
+        series(&chosen, limits, &mut runner, best).map_err(Failure::Unusable)?
+    };
     let about = About {
         command: args.command.clone(),
         versions: runner.versions(),
-        gpu: report
+        gpu: runner.gpu(),
+        profiled_gpu: report
             .as_ref()
             .and_then(|report| report.summary.gpu.clone()),
         skip: args.skip,
@@ -141,14 +145,17 @@ pub(super) fn run(args: TryArgs, console: Console) -> Outcome {
     let trial = summarize(about, &candidates, &made, not_tried);
     write(&args, &trial)?;
     match (&args.report, &mut report) {
-        (Some(path), Some(report)) => write_report(path, report, &trial),
-        (Some(_), None) => {
-            console.warn(
-                "--report: there is no report, because there is no profile with work of a GPU",
-            );
-            Ok(())
-        }
-        (None, _) => Ok(()),
+        (Some(path), Some(report)) => write_report(path, report, &trial)?,
+        (Some(_), None) => console
+            .warn("--report: there is no report, because there is no profile with work of a GPU"),
+        (None, _) => {}
+    }
+    match interrupted_by() {
+        // As shells do for a program that a signal has ended.
+        Some(signal) => Err(Failure::Status(
+            128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        )),
+        None => Ok(()),
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) struct Runner<'a> {
     console: Console,
     number: u32,
     versions: BTreeMap<String, Option<String>>,
+    gpu: Option<String>,
 }
 
 impl<'a> Runner<'a> {
@@ -60,12 +61,18 @@ impl<'a> Runner<'a> {
             console,
             number: 0,
             versions: BTreeMap::new(),
+            gpu: None,
         }
     }
 
     /// Versions of torch, CUDA and Python, of the last run.
     pub(super) fn versions(&self) -> BTreeMap<String, Option<String>> {
         self.versions.clone()
+    }
+
+    /// Name of the GPU that the runs were measured on.
+    pub(super) fn gpu(&self) -> Option<String> {
+        self.gpu.clone()
     }
 
     /// The folder of a run that was just made.
@@ -187,6 +194,10 @@ fn log_of(folder: &Path) -> PathBuf {
 
 impl Run for Runner<'_> {
     fn run(&mut self, treatments: &[&Treatment]) -> Result<Measured, Failed> {
+        // A signal between two runs.
+        if is_interrupted() {
+            return Err(Failed::Stopped("interrupted".to_owned()));
+        }
         self.number += 1;
         let folder = self.folder.join(self.number.to_string());
         let mut program = self.start(&folder, treatments).map_err(|error| {
@@ -196,6 +207,9 @@ impl Run for Runner<'_> {
         let status = self.wait(&mut program, &folder);
         let states = States::read(&folder);
         self.versions = states.versions();
+        if let Some(gpu) = states.timed().and_then(|timed| timed.gpu.clone()) {
+            self.gpu = Some(gpu);
+        }
         let result = status.and_then(|status| self.result(&folder, &states, status));
         if !self.console.quiet {
             let names: Vec<&str> = treatments.iter().map(|t| t.name.as_str()).collect();

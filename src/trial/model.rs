@@ -21,8 +21,11 @@ pub(crate) struct Trial {
     pub(crate) verdict: Vec<String>,
     /// The program that was run, with its arguments.
     pub(crate) command: Vec<String>,
-    /// The GPU, where findings come from a profile.
+    /// Name of the GPU that the runs used, as its driver reports it; `null` if they used none.
     pub(crate) gpu: Option<String>,
+    /// The GPU of the profile that findings and estimates come from.
+    #[serde(default)]
+    pub(crate) profiled_gpu: Option<String>,
     /// Versions of torch, CUDA and Python.
     pub(crate) versions: BTreeMap<String, Option<String>>,
     /// Steps that each run skips first.

@@ -9,6 +9,7 @@ use super::treatment::Treatment;
 use super::{check::CheckResult, model};
 use crate::base::units::{bytes, change, ns, percent};
 use crate::compare::welch::{Welch, is_beyond, welch};
+use crate::gpu::names::normalise;
 use crate::report::{FindingReport, MeasuredSaving, Report, share};
 
 /// A treatment with the findings that it is tried for.
@@ -80,7 +81,10 @@ pub(crate) fn best<'a>(series: &Series<'a>) -> Vec<&'a Treatment> {
 pub(crate) struct About {
     pub(crate) command: Vec<String>,
     pub(crate) versions: BTreeMap<String, Option<String>>,
+    /// The GPU of the runs.
     pub(crate) gpu: Option<String>,
+    /// The GPU of the profile that estimates come from.
+    pub(crate) profiled_gpu: Option<String>,
     pub(crate) skip: u32,
     pub(crate) steps: u32,
 }
@@ -126,6 +130,7 @@ pub(crate) fn summarize(
         verdict: Vec::new(),
         command: about.command,
         gpu: about.gpu,
+        profiled_gpu: about.profiled_gpu,
         versions: about.versions,
         skip: about.skip,
         steps: about.steps,
@@ -310,10 +315,29 @@ fn verdict(trial: &Trial) -> Vec<String> {
     for row in rows().filter(|row| row.check.result == CheckResult::Differs) {
         sentences.push(format!("With {} the {}.", name(row), row.check.text));
     }
+    if let Some(sentence) = other_gpu(trial) {
+        sentences.push(sentence);
+    }
     if let Some(why) = &trial.stopped {
         sentences.push(format!("The runs ended early: {why}."));
     }
     sentences
+}
+
+/// Says so where estimates are for another GPU than the one that was measured on.
+fn other_gpu(trial: &Trial) -> Option<String> {
+    let profiled = trial.profiled_gpu.as_deref()?;
+    let mut rows = trial.treatments.iter();
+    rows.find(|row| row.estimate_high_ns.is_some())?;
+    match trial.gpu.as_deref() {
+        Some(gpu) if normalise(gpu) == normalise(profiled) => None,
+        Some(gpu) => Some(format!(
+            "Estimates are for {profiled}, the GPU of the profile, and times were measured on {gpu}."
+        )),
+        None => Some(format!(
+            "Estimates are for {profiled}, the GPU of the profile, and the runs used no GPU."
+        )),
+    }
 }
 
 /// Marks the findings of a report with what was measured.
@@ -361,6 +385,7 @@ mod tests {
             command: vec!["python".to_owned(), "train.py".to_owned()],
             versions: BTreeMap::new(),
             gpu: None,
+            profiled_gpu: None,
             skip: 10,
             steps: 20,
         };
@@ -400,6 +425,24 @@ mod tests {
             ),
             "{}",
             trial.verdict[0]
+        );
+    }
+
+    #[test]
+    fn estimates_for_another_gpu_are_told_from_measured_times() {
+        let mut trial = trial(&["tf32"], &|_| 1e6, LIMITS);
+        trial.profiled_gpu = Some("A100 SXM4 40GB".to_owned());
+        assert_eq!(other_gpu(&trial), None, "nothing is estimated");
+        trial.treatments[0].estimate_high_ns = Some(1e5);
+        let said = other_gpu(&trial).unwrap();
+        assert!(said.ends_with("and the runs used no GPU."), "{said}");
+        trial.gpu = Some("NVIDIA A100-SXM4-40GB".to_owned());
+        assert_eq!(other_gpu(&trial), None);
+        trial.gpu = Some("NVIDIA H100 80GB HBM3".to_owned());
+        assert_eq!(
+            other_gpu(&trial).unwrap(),
+            "Estimates are for A100 SXM4 40GB, the GPU of the profile, and times were measured on NVIDIA H100 \
+             80GB HBM3."
         );
     }
 

@@ -163,6 +163,47 @@ fn limits_and_failing_programs_are_reported() {
     );
 }
 
+/// A signal ends the series with what was measured; whether it arrives in a run or between two does not matter.
+#[cfg(unix)]
+#[test]
+fn signals_end_a_series_with_its_result() {
+    use std::io::{BufRead, BufReader};
+
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let sandbox = Sandbox::new();
+    let mut child = Command::new(PROGRAM)
+        .args(["try", "gc-freeze", "--from", &report(&sandbox)])
+        .args(["--rounds", "50", "--skip", "2", "--steps", "3", "--"])
+        .arg(python)
+        .args(["-W", "ignore"])
+        .arg(root().join("tests/torch/programs/trial.py"))
+        .env("OMP_NUM_THREADS", "1")
+        .env_remove("PYTHONPATH")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let mut runs = 0;
+    for line in said.lines() {
+        if line.unwrap().contains("per step") {
+            runs += 1;
+        }
+        if runs == 2 {
+            let id = child.id().to_string();
+            let sent = Command::new("kill").args(["-TERM", &id]).status();
+            assert!(sent.unwrap().success());
+            runs += 1;
+        }
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "128 and SIGTERM");
+    let out = String::from_utf8_lossy(&output.stdout);
+    has(&out, &["The runs ended early: interrupted.", "## Measured"]);
+}
+
 #[test]
 fn findings_without_a_gpu_have_to_be_named() {
     let Some(python) = shared::python() else {

@@ -97,6 +97,7 @@ CASES = {
     "attn_implementation": (attention, "attn_implementation"),
     "autocast_bf16": (lambda: train(Net()), "Net under autocast"),
     "autocast_fp16": (lambda: train(Net()), REFUSED),
+    "autocast_fp16_scaled": (lambda: train(Net()), REFUSED),
     "channels_last": (images, "channels_last"),
     "compile_blocks": (compiled, "2 blocks of class Block"),
     "compile_model": (compiled, "torch.compile(Net)"),
@@ -190,6 +191,118 @@ def check_inference() -> None:
     program.undo()
 
 
+class Recorder(torch.optim.SGD):
+    """Keeps the gradients that it gets."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.gradients: list[torch.Tensor] = []
+
+    def step(self, closure: object = None) -> None:
+        held = [p.grad for group in self.param_groups for p in group["params"]]
+        self.gradients.append(torch.cat([gradient.flatten().clone() for gradient in held]))
+        super().step()
+
+
+def scaled_training(step: object, *, schedule: bool = False) -> tuple[Program, Recorder, list[float]]:
+    """Steps under fp16 autocast and a GradScaler; `step` does what a program does with a loss."""
+    from pyprof_advise._autocast import autocast
+    from pyprof_advise._scaling import Scaling
+
+    program = Program()
+    autocast(program, torch.float16, lambda device: None, says=False)
+    Scaling(program).install()
+    losses: list[float] = []
+    try:
+        model, optimizer = made_for_scaling()
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10) if schedule else None
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = model(torch.ones(4, 16)).square().mean()
+            losses.append(float(loss.detach()))
+            step(model, optimizer, loss)
+            if scheduler is not None:
+                scheduler.step()
+    finally:
+        program.undo()
+    return program, optimizer, losses
+
+
+def made_for_scaling() -> tuple[nn.Module, Recorder]:
+    torch.manual_seed(0)
+    model = Net()
+    return model, Recorder(model.parameters(), lr=1e-3)
+
+
+def check_scaling() -> None:
+    """A GradScaler from outside: the optimizer, clipping and accumulation see the gradients that they would."""
+
+    def plain(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward()
+        optimizer.step()
+
+    def clipped(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        assert norm < 100, norm
+        optimizer.step()
+
+    def accumulated(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward()
+        (model(torch.ones(4, 16) * 2).square().mean()).backward()
+        optimizer.step()
+
+    for step in (plain, clipped, accumulated):
+        program, optimizer, losses = scaled_training(step, schedule=step is plain)
+        assert any("GradScaler" in change for change in program.changes), program.changes
+        model, expected = made_for_scaling()
+        for loss_of_treated in losses:
+            expected.zero_grad()
+            loss = model(torch.ones(4, 16)).square().mean()
+            assert abs(float(loss) - loss_of_treated) < 2e-2 * abs(float(loss)) + 1e-3, step
+            step(model, expected, loss)
+        assert len(optimizer.gradients) == len(expected.gradients) == 4, step
+        for ours, theirs in zip(optimizer.gradients, expected.gradients):
+            assert torch.allclose(ours, theirs, rtol=5e-2, atol=2e-3), (step, ours, theirs)
+
+    def changes_gradients(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward()
+        for parameter in model.parameters():
+            parameter.grad.clamp_(-1, 1)
+        optimizer.step()
+
+    def closure(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward()
+        optimizer.step(lambda: loss)
+
+    def second_order(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward(create_graph=True)
+
+    def own_scaler(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        torch.amp.GradScaler("cpu").scale(loss).backward()
+
+    def second_optimizer(model: nn.Module, optimizer: Recorder, loss: torch.Tensor) -> None:
+        loss.backward()
+        optimizer.step()
+        other = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(4, 16)).mean().backward()
+        other.step()
+
+    for step, why in [
+        (changes_gradients, "changes gradients itself"),
+        (closure, "closure"),
+        (second_order, "gradients of gradients"),
+        (own_scaler, "has a GradScaler already"),
+        (second_optimizer, "several optimizers"),
+    ]:
+        try:
+            scaled_training(step)
+        except Refused as refused:
+            assert why in str(refused), refused
+        else:
+            raise AssertionError(f"{step} is not refused")
+
+
 # Compiling for the first time replaces functions of torch.
 train(torch.compile(Net()))
 names = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -198,4 +311,5 @@ for name in names:
     check(name)
 check_copies()
 check_inference()
+check_scaling()
 print("checked")

@@ -10,7 +10,7 @@
 # tolerance = 2e-2
 # changes_results = "most operators compute with 11 bits of mantissa and a range up to 65504"
 # ///
-"""Inference under autocast. Training in fp16 needs a loss scaler, which is an edit of the program."""
+"""Inference under autocast. Training needs a GradScaler: `autocast_fp16_scaled`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def apply(program: Program) -> None:
 
     def check_call() -> None:
         if torch.is_grad_enabled():
-            program.refuse("training in fp16 needs a GradScaler, which is an edit of the program")
+            program.refuse("training in fp16 needs a GradScaler, which `autocast-fp16-scaled` has")
 
     autocast(program, torch.float16, check, check_call)
