@@ -203,7 +203,7 @@ impl Page {
         self.heading("Layers");
         let basis = Basis::of(&report.summary);
         let columns = vec![
-            Column::new("Layer", Align::Left, 12).flexible(),
+            Column::new("Layer", Align::Left, 12).flexible().dotted(),
             Column::new("Time", Align::Right, 8),
             Column::new("Share", Align::Right, 6),
             Column::new("Slowdown", Align::Right, 5),

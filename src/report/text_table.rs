@@ -21,6 +21,7 @@ pub(super) struct Column {
     /// Narrowest, in terminal columns.
     least: usize,
     flexible: bool,
+    fit: fn(&str, usize) -> String,
 }
 
 impl Column {
@@ -30,12 +31,19 @@ impl Column {
             align,
             least,
             flexible: false,
+            fit,
         }
     }
 
     /// Gives way first when the table is too wide.
     pub(super) fn flexible(mut self) -> Column {
         self.flexible = true;
+        self
+    }
+
+    /// Holds names of modules: the last parts of `layers.3.mlp.down_proj` say most.
+    pub(super) fn dotted(mut self) -> Column {
+        self.fit = fit_dotted;
         self
     }
 }
@@ -116,7 +124,7 @@ impl Table {
             if i > 0 {
                 line.push_str(&" ".repeat(GAP));
             }
-            let cell = fit(cell, *width);
+            let cell = (column.fit)(cell, *width);
             let pad = " ".repeat(width.saturating_sub(width_of(&cell)));
             let style = style(i);
             let cell = format!("{style}{cell}{style:#}");
@@ -143,6 +151,20 @@ fn fit(text: &str, width: usize) -> String {
         cut = crate::base::text::clip(text, chars);
     }
     cut
+}
+
+/// A dotted name in at most `width` columns: its first parts are left out where it is longer. Where that
+/// would leave less than half of the room used, its middle is cut out.
+fn fit_dotted(name: &str, width: usize) -> String {
+    if width_of(name) <= width {
+        return name.to_owned();
+    }
+    name.match_indices('.')
+        .filter_map(|(at, _)| name.get(at + 1..))
+        .map(|end| format!("…{end}"))
+        .find(|cut| width_of(cut) <= width)
+        .filter(|cut| width_of(cut) * 2 > width)
+        .unwrap_or_else(|| fit(name, width))
 }
 
 #[cfg(test)]
@@ -189,5 +211,24 @@ mod tests {
             let widest = text.lines().map(width_of).max().unwrap_or(0);
             assert!(widest <= width, "{width}:\n{text}");
         }
+    }
+
+    #[test]
+    fn dotted_names_keep_their_last_parts() {
+        let name = "model.layers.*.mlp.down_proj (24 layers)";
+        for (width, cut) in [
+            (40, name),
+            (39, "…layers.*.mlp.down_proj (24 layers)"),
+            (31, "…*.mlp.down_proj (24 layers)"),
+            (25, "…down_proj (24 layers)"),
+        ] {
+            assert_eq!(fit_dotted(name, width), cut, "{width}");
+        }
+        // The last part does not fit; alone it would be too little.
+        assert_eq!(fit_dotted(name, 20), fit(name, 20));
+        assert_eq!(
+            fit_dotted("forward pass of everything (train.py:42)", 30),
+            fit("forward pass of everything (train.py:42)", 30)
+        );
     }
 }
