@@ -159,7 +159,8 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
     };
     if calls.is_empty() && kind.uses != Uses::None {
         return unknown(
-            "the profile has no operator of this finding with the shapes and types of its arguments\n  \
+            "the profile has no operator of this finding that a script can call: that takes operators of PyTorch \
+             (`aten::mm`, not `torch.matmul` as markers name it) with the shapes and types of their arguments\n  \
              record them: `pyprof-advise run`, or `record_shapes=True` with torch.profiler"
                 .to_owned(),
         );

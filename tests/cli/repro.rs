@@ -248,7 +248,7 @@ fn what_no_script_can_be_written_for_is_said() {
     has(
         &err,
         &[
-            "no operator of this finding with the shapes",
+            "no operator of this finding that a script can call",
             "record_shapes=True",
         ],
     );
