@@ -421,7 +421,7 @@ impl<'a> Session<'a> {
         for silenced in &verdict.silenced {
             let place = plain(&silenced.place);
             timer.console.note(&format!(
-                "{} is silenced by {} at {place}",
+                "{} is dropped in favor of {} at {place}",
                 silenced.rule, silenced.by
             ));
         }

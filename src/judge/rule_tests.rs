@@ -353,7 +353,7 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
     if let Some(enough) = &rule.require {
         match context.holds(enough) {
             Ok(true) => {}
-            Ok(false) => return Ok(Said::Nothing("what it found is not enough")),
+            Ok(false) => return Ok(Said::Nothing("`require` is not met")),
             Err(why) => return undecided(why),
         }
     }

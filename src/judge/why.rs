@@ -54,7 +54,7 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     };
     let _ = writeln!(
         out,
-        "{of}: {} matched, {} did not match, {} skipped (data missing), {} where it does not apply, {} failed",
+        "{of}: {} matched, {} did not match, {} skipped (data missing), {} not applicable, {} failed",
         count(Came::Picked),
         count(Came::Passed),
         count(Came::NotJudged),
@@ -98,7 +98,7 @@ fn in_report(
             .collect()
     };
 
-    let floor = format!("under the floor of {}, in the tail", units::percent(FLOOR));
+    let floor = format!("a minor finding, below {}", units::percent(FLOOR));
     let mut said = false;
     for (list, how) in [
         (&verdict.findings, "fires"),
@@ -115,7 +115,7 @@ fn in_report(
         .collect();
     silenced.sort();
     silenced.dedup();
-    said |= listed(out, "silenced by", &silenced);
+    said |= listed(out, "dropped, in favor of", &silenced);
     let failed = verdict.faults.iter().filter(|f| f.rule == rule.id);
     let failed: Vec<String> = failed.map(|f| plain(&f.message)).collect();
     said |= listed(out, "failed", &failed);
@@ -123,10 +123,10 @@ fn in_report(
         return;
     }
     if picked == 0 {
-        let _ = writeln!(out, "silent: its condition holds nowhere in this profile");
+        let _ = writeln!(out, "silent: `when` is true nowhere in this profile");
         return;
     }
-    let _ = writeln!(out, "silent: what it picked is not enough");
+    let _ = writeln!(out, "silent: `require` is not met");
     let members = input.members(rule.for_each);
     let judged = evaluate::evaluate(&[rule], &members, input);
     let matches: Vec<_> = judged.into_iter().flat_map(|j| j.matches).collect();

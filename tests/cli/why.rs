@@ -25,11 +25,11 @@ fn why_reports_every_outcome_of_a_rule() {
         ("--why tensor-cores/gemm-unaligned", "fires:\n  "),
         (
             "--why precision/bf16-before-ampere",
-            "silent: its condition holds nowhere in this profile",
+            "silent: `when` is true nowhere in this profile",
         ),
         (
             "--why tensor-cores/gemm-unaligned --set tensor-cores/gemm-unaligned.min_share=0.99",
-            "silent: what it picked is not enough\n",
+            "silent: `require` is not met\n",
         ),
         (
             "--why tensor-cores/gemm-unaligned --set tensor-cores/gemm-unaligned.min_share=0.99",
@@ -41,7 +41,7 @@ fn why_reports_every_outcome_of_a_rule() {
         ),
         (
             "--why tensor-cores/kernel-misaligned",
-            "silenced by:\n  tensor-cores/gemm-unaligned at ",
+            "dropped, in favor of:\n  tensor-cores/gemm-unaligned at ",
         ),
     ] {
         let (code, said, error) = ask("fixtures/net.sqlite", arguments);

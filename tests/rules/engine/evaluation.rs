@@ -590,7 +590,7 @@ fn why_explains_the_decision_of_a_rule() {
     run.site(2, "c", 1e5, 0.0, &[("site.family", s("conv"))]);
     let said = why(&rules.rules()[0], &run, &run.judge(&rules));
     for want in [
-        "3 sites: 1 matched, 1 did not match, 1 skipped (data missing), 0 where it does not apply, 0 failed",
+        "3 sites: 1 matched, 1 did not match, 1 skipped (data missing), 0 not applicable, 0 failed",
         "a: linear (100 us): matched",
         "  site.m = 9",
         "  params.least = 3",
@@ -705,7 +705,7 @@ fn rule_tests_pass_and_fail_with_the_right_reason() {
     );
     assert_eq!(
         proof(body, &format!("{fires}params = {{ x = 0.9 }}")),
-        TestOutcome::Missing("what it found is not enough".into())
+        TestOutcome::Missing("`require` is not met".into())
     );
     assert!(matches!(
         proof(body, &fires.replace("= 9", "= 2")),
