@@ -106,7 +106,7 @@ pub const FORMATS: &[OutputFormat] = &[
     MARKDOWN,
     OutputFormat {
         name: "html",
-        about: "For people: one page with charts and a table of all work, needs no network",
+        about: "For people: one page with charts and tables, needs no network",
         endings: &[".html", ".htm"],
         media: Media::Html,
         can_shorten: false,
@@ -118,7 +118,7 @@ pub const FORMATS: &[OutputFormat] = &[
     TEXT,
     OutputFormat {
         name: "json",
-        about: "For programs: every number of the report (`schema report` prints its schema)",
+        about: "For programs: every number (`pyprof-advise schema` prints the JSON Schemas)",
         endings: &[".json"],
         media: Media::Json,
         can_shorten: false,

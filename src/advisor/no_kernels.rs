@@ -64,7 +64,7 @@ fn what_it_holds(profile: &Profile) -> String {
     match (has.as_slice(), lacks.as_slice()) {
         ([], _) => format!(
             "It holds no {} either: {conclusion}.",
-            lacks.join(" and no ")
+            lacks.join(", and no ")
         ),
         (_, []) => format!("It holds {}: {conclusion}.", has.join(" and ")),
         _ => format!(

@@ -143,9 +143,11 @@ fn line(text: &mut String, label: &str, value: &str) {
 fn explain_entry(op: &str, entry: &Entry) -> String {
     let mut text = format!("{op}\n");
     let class = match entry.class {
-        crate::cost::FlopsClass::Exact => "a closed form everyone agrees on",
-        crate::cost::FlopsClass::Convention => "a convention of ours; never decides what limits it",
-        crate::cost::FlopsClass::Zero => "none: data movement",
+        crate::cost::FlopsClass::Exact => "exactly: a closed form",
+        crate::cost::FlopsClass::Convention => {
+            "by convention: an estimate that never decides what limits the work"
+        }
+        crate::cost::FlopsClass::Zero => "zero: data movement",
     };
     line(&mut text, "Family", entry.family.name());
     line(&mut text, "FLOPs", entry.flops);

@@ -11,15 +11,15 @@ use crate::compare::diff::{self, Decision, Diff};
 use crate::formats::OutputFormat;
 use crate::report::Report;
 
-/// Arguments of `diff`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    long_about = "Compares the profiles before and after a change: what got slower or faster, what appeared or \
+/// What `--help` says first.
+pub(super) const ABOUT: &str = "Compares the profiles before and after a change: what got slower or faster, what appeared or \
 vanished, which findings are fixed or new, and whether the difference exceeds the noise between steps. Both \
 sides may be profiles, folders with the profiles of a job, or reports written with `--format json`. Times are \
-compared per step or other unit of work that both sides have, else per call, never by the length of a capture.",
-    after_help = examples::DIFF
-)]
+compared per step or other unit of work that both sides have, else per call, never by the length of a capture.";
+
+/// Arguments of `diff`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = examples::DIFF)]
 pub(super) struct DiffArgs {
     /// The profile, report or folder before the change
     #[arg(value_name = "BEFORE")]

@@ -11,10 +11,12 @@ The shortest way: run a program, record some of its steps, get advice.
 
 Or step by step:
 
-1. Record a few steady training steps:
+1. Record a few training steps, after ten or more that warm up:
 
      with torch.profiler.profile(record_shapes=True) as prof:
-         train_step()
+         for _ in range(3):
+             train_step()
+         torch.cuda.synchronize()
      prof.export_chrome_trace(\"trace.json.gz\")
 
    or: nsys profile -t cuda,nvtx -o net python train.py
@@ -37,7 +39,7 @@ pub(super) const ADVISE: &str = "\
 Examples:
   pyprof-advise run -- python train.py              run a program, record some steps, advise
   pyprof-advise net.sqlite                          advice for the GPU that the profile names
-  pyprof-advise net.sqlite --for-pr -o pr.md        a file that fits a pull request
+  pyprof-advise net.sqlite --for-pr -o pr.md        a file that fits a comment on GitHub
   pyprof-advise net.sqlite -o report.html           a page with a timeline and a table of all work
   pyprof-advise net.sqlite --gpu v100               as if on a V100
   pyprof-advise net.pt.trace.json.gz                the same, from a torch.profiler trace
@@ -72,18 +74,19 @@ Examples:
   pyprof-advise run --keep traces/ -- bash job.sh         keep the traces: `pyprof-advise traces/`
   pyprof-advise run --against traces/ -- bash job.sh      what has changed since then
 
-Exit status: that of the program if it is not 0; else 2 if nothing was recorded; else that of the report:
-0 it was written, 1 a gate failed (--fail-on). The last line of standard error says which.";
+Exit status: that of the program if it is not 0; else 2 if nothing was recorded; else that of the
+report: 0 it was written, 1 a gate failed (--fail-on). The last line of standard error says which.";
 
 pub(super) const TRY: &str = "\
 Examples:
   pyprof-advise try -- python train.py                    record, then try what findings advise
   pyprof-advise try fused-optimizer compile-model -- python train.py
   pyprof-advise try 'precision/*' --from report.json -- python train.py
-  pyprof-advise try --budget 20 -o tried.md --report advice.html -- torchrun --nproc-per-node=4 train.py
+  pyprof-advise try --budget 20 -o tried.md --report advice.html -- python train.py
   pyprof-advise try --list                                what can be tried, and for which rules
 
-Exit status: 0 the result was written, whatever it says; 2 nothing could be tried, or the command line was wrong.";
+Exit status: 0 the result was written, whatever it says; 2 nothing could be tried, or the
+command line was wrong.";
 
 pub(super) const REPRO: &str = "\
 Examples:
@@ -96,7 +99,7 @@ Exit status: 0 the script was written; 2 no script can be written, or the comman
 pub(super) const DIFF: &str = "\
 Examples:
   pyprof-advise diff before.sqlite after.sqlite                  the effect of a change
-  pyprof-advise diff main.json after.sqlite -o diff.md           a report kept from main, and a profile
+  pyprof-advise diff main.json after.sqlite -o diff.md           a kept report and a profile
   pyprof-advise diff before/ after/                              two jobs, a folder of profiles each
   pyprof-advise diff h100.json.gz mi300.json.gz --format html -o diff.html
   pyprof-advise diff main.json pr.sqlite --fail-on regression=3%
@@ -135,7 +138,7 @@ pub(super) const SCHEMA: &str = "\
 Examples:
   pyprof-advise schema report > report.json            the schema of --format json
   pyprof-advise schema diff > diff.json                the schema of diff --format json
-  pyprof-advise schema config > config.json            the schema of --config files, for your editor";
+  pyprof-advise schema config > config.json            the schema of --config files";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

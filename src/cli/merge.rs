@@ -38,7 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   pyprof-advise rank0.json.gz --format json -o r0.json      on one machine
   pyprof-advise rank1.json.gz --format json -o r1.json      on another
-  pyprof-advise merge r0.json r1.json -o advice.md          as if both profiles were analyzed at once
+  pyprof-advise merge r0.json r1.json -o advice.md          as if both profiles were given at once
   pyprof-advise merge reports/ -o advice.md                 all reports in a folder
   pyprof-advise show r0.json -o advice.html                 one report in another format
 

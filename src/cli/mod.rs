@@ -123,12 +123,16 @@ enum Command {
         command: gpus::GpusCommand,
     },
     /// Run a program, record some of its steps, and report on them
+    #[command(long_about = run::ABOUT)]
     Run(run::RunArgs),
     /// Apply the advice that needs no edit, in fresh runs of a program, and measure what it saves
+    #[command(long_about = trial::ABOUT)]
     Try(trial::TryArgs),
     /// Write a Python script that times the operators of a finding before and after its fix
+    #[command(long_about = repro::ABOUT)]
     Repro(repro::ReproArgs),
     /// Compare the profiles before and after a change
+    #[command(long_about = diff::ABOUT)]
     Diff(diff::DiffArgs),
     /// Merge the JSON reports of several ranks
     Merge(merge::MergeArgs),
@@ -152,6 +156,7 @@ polars) can compare them. docs/clusters.md has examples."
         what: Schema,
     },
     /// Copy a profile without private data: no environment variables, tokens, names, home folders
+    #[command(long_about = scrub::ABOUT)]
     Scrub(scrub::ScrubArgs),
     /// Write a shell completion script to standard output
     #[command(after_help = examples::COMPLETIONS)]
@@ -190,8 +195,8 @@ pub struct AdviseArgs {
     /// line_profiler, py-spy, Scalene and others, recognized by content; may be repeated
     #[arg(long, value_name = "FILE")]
     pub host: Vec<PathBuf>,
-    /// A recording of the same model without CUDA graphs, of any batch: kernels that graphs replay get the
-    /// operators and layers of its kernels, and their weights are compared with the bandwidth
+    /// A recording of the same model without CUDA graphs, with any batch size: kernels that graphs replay get
+    /// the operators and layers of its kernels, and their time is compared with that of reading the weights
     #[arg(long, value_name = "PROFILE")]
     pub eager_trace: Option<PathBuf>,
     /// Explain why a rule fired or did not fire, instead of writing the report
@@ -539,8 +544,8 @@ fn command_after_profile(name: &str) -> Failure {
     ))
 }
 
-/// Reports an error for a command's name in place of a profile, unless a file has that name: the
-/// command was meant.
+/// Reports an error for a command's name in place of a profile, and for a first word that is likely meant as
+/// a command, unless a file has that name.
 fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
     let command = Cli::command();
     let names: Vec<&str> = command
@@ -551,7 +556,29 @@ fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
         .iter()
         .filter_map(|path| path.to_str())
         .find(|name| names.contains(name) && !std::path::Path::new(name).exists());
-    meant.map_or(Ok(()), |name| Err(command_after_profile(name)))
+    if let Some(name) = meant {
+        return Err(command_after_profile(name));
+    }
+    let first = profiles.first().filter(|path| !path.exists());
+    let Some(word) = first.and_then(|path| path.to_str()) else {
+        return Ok(());
+    };
+    let without_command = [
+        "report", "advise", "advice", "analyze", "analyse", "profile",
+    ];
+    if without_command.contains(&word) {
+        return Err(Failure::Unusable(format!(
+            "there is no command `{word}`, and no such file\n  a report needs no command: \
+             `pyprof-advise net.sqlite` prints it, `pyprof-advise net.sqlite -o report.html` writes a page"
+        )));
+    }
+    match crate::base::suggest::nearest(word, names) {
+        Some(near) => Err(Failure::Unusable(format!(
+            "there is no command `{}`, and no such file; did you mean `{near}`?",
+            crate::base::text::plain(word)
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -16,7 +16,7 @@ use crate::read::{self, Progress};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = examples::PARSE)]
 pub(super) struct ParseArgs {
-    /// The profile: an Nsight Systems SQLite export or an nvprof database
+    /// The profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database
     #[arg(value_name = "PROFILE")]
     profile: PathBuf,
     /// Format of a line

@@ -22,8 +22,7 @@ pub(super) struct ProfArgs {
     /// Comma-separated values with quotes around every cell
     #[arg(long, conflicts_with = "w")]
     csv: bool,
-    /// With --csv: texts that a spreadsheet would evaluate as formulas without the `'` before them, as PyProf
-    /// writes them
+    /// With --csv: leave out the `'` before texts that a spreadsheet would evaluate as formulas, as PyProf does
     #[arg(long, requires = "csv")]
     raw: bool,
     /// Columns of fixed width, WIDTH characters per line

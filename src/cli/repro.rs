@@ -9,14 +9,14 @@ use crate::base::text::plain;
 use crate::report::{FindingReport, Report};
 use crate::repro::{NoScript, script};
 
+/// What `--help` says first.
+pub(super) const ABOUT: &str = "Writes a self-contained Python script that rebuilds the operators of a finding with the shapes, \
+strides and types of the profile, times them as they are and with the fix, and prints the ratio. The script needs \
+torch and nothing else. No text of the profile becomes code. Without a GPU, `--device cpu --small` tries it.";
+
 /// Arguments of `repro`.
 #[derive(Debug, Clone, Args)]
-#[command(
-    long_about = "Writes a self-contained Python script that rebuilds the operators of a finding with the shapes, \
-strides and types of the profile, times them as they are and with the fix, and prints the ratio. The script needs \
-torch and nothing else. No text of the profile becomes code. Without a GPU, `--device cpu --small` tries it.",
-    after_help = examples::REPRO
-)]
+#[command(after_help = examples::REPRO)]
 pub(super) struct ReproArgs {
     /// The number of a finding in the report, or the id of its rule
     #[arg(value_name = "FINDING")]

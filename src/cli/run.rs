@@ -20,16 +20,16 @@ use crate::report::ProgramRun;
 /// How often the states of the processes are read.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Arguments of `run`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    long_about = "Runs a PyTorch program, records a few of its steps with torch.profiler, and reports on them. \
+/// What `--help` says first.
+pub(super) const ABOUT: &str = "Runs a PyTorch program, records a few of its steps with torch.profiler, and reports on them. \
 The program is not changed and computes what it always does. Steps are calls of an optimizer, or, without one, \
 calls of the model. The first steps are skipped until their length is steady; then two windows are recorded: a \
 light one, from which idle time is taken, and a detailed one with shapes and layers. Ranks and workers on the \
-same machine are recorded too.",
-    after_help = examples::RUN
-)]
+same machine are recorded too.";
+
+/// Arguments of `run`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = examples::RUN)]
 pub(super) struct RunArgs {
     /// The program and its arguments, after `--`
     #[arg(

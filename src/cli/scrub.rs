@@ -10,15 +10,15 @@ use crate::base::text::plain;
 use crate::base::units;
 use crate::scrub::{self, Rescan, Summary};
 
-/// Arguments of `scrub`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    long_about = "Copies a profile so that it is safe to attach to an issue: without environment variables, \
+/// What `--help` says first.
+pub(super) const ABOUT: &str = "Copies a profile so that it is safe to attach to an issue: without environment variables, \
 tokens, host, display and user names, and with home folders shortened to `~`. The new file contains only what \
 reports need, so nothing remains in free pages. Its bytes are then searched for everything that should have \
-been removed. The report of the copy has the same numbers, findings and order.",
-    after_help = EXAMPLES
-)]
+been removed. The report of the copy has the same numbers, findings and order.";
+
+/// Arguments of `scrub`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct ScrubArgs {
     /// The profile; it is not changed
     #[arg(value_name = "IN")]
@@ -117,8 +117,8 @@ fn told(args: &ScrubArgs, summary: &Summary) -> String {
         rescan,
     } = summary;
     let mut text = format!(
-        "{}: a copy of {}; {} rows and members left out, {} texts cleaned or emptied\n\
-         Looked through its {} for what was to be removed, as UTF-8 and UTF-16:\n",
+        "{}: a copy of {}; rows and members left out: {}; texts cleaned or emptied: {}\n\
+         Searched its {} for what was to be removed, as UTF-8 and UTF-16:\n",
         plain(&args.output.display().to_string()),
         plain(&args.input.display().to_string()),
         units::count(*left_out),

@@ -22,16 +22,16 @@ use crate::trial::{
     markdown, read_folder, series, summarize,
 };
 
-/// Arguments of `try`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    long_about = "Applies the advice that needs no edit to a program, one at a time and then the best together, in \
+/// What `--help` says first.
+pub(super) const ABOUT: &str = "Applies the advice that needs no edit to a program, one at a time and then the best together, in \
 fresh runs that alternate with runs without, and measures the same steps of each. The result has the measured saving \
 beside the estimate, whether the program still computes the same, and the lines to add for what helped. No file is \
 changed. Each run ends when its steps are measured; whatever the program does until then, such as writing logs, it \
-does in every run.",
-    after_help = examples::TRY
-)]
+does in every run.";
+
+/// Arguments of `try`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = examples::TRY)]
 pub(super) struct TryArgs {
     /// Rules, patterns of rules such as `precision/*`, or treatments to try; by default those of the findings
     #[arg(value_name = "RULE")]

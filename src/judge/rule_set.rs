@@ -154,7 +154,7 @@ impl RuleSet {
         };
         self.get(id).or(only).ok_or_else(|| {
             let near = near_id(id, self.rules.iter().map(|r| r.id.as_str()));
-            format!("no rule `{id}`{near}; `rules list` names all")
+            format!("no rule `{id}`{near} (`rules list` names all)")
         })
     }
 

@@ -357,6 +357,15 @@ fn describe(path: &Path, head: &[u8]) -> (&'static str, String) {
                 .into(),
         );
     }
+    if is_json && has("\"schema_version\"") && has("\"verdict\"") {
+        return (
+            "a report that pyprof-advise wrote",
+            format!(
+                "print it with `pyprof-advise show {}`",
+                shell_word(&path.display().to_string())
+            ),
+        );
+    }
     if is_json {
         return (
             "JSON without trace events",
