@@ -515,7 +515,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         NOTHING,
-        "One of three or more analysed steps holds two thirds of it or more: it does not happen in each step",
+        "One of three or more analyzed steps holds two thirds of it or more: it does not happen in each step",
         |g| Answer::flag(g.group.in_one_step)
     ),
     fact!(

@@ -362,7 +362,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "The analysed window, summed over devices",
+        "The analyzed window, summed over devices",
         |t| Answer::double(t.totals.window_ns)
     ),
     fact!(
@@ -552,7 +552,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         STEPS,
-        "The same for kernels launched in the analysed steps, per device and step",
+        "The same for kernels launched in the analyzed steps, per device and step",
         |t| Answer::maybe(t.sums.exposed_comm_per_step_ns, Answer::double)
     ),
     fact!(

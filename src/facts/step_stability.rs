@@ -392,7 +392,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         STEPS,
-        "Blocking synchronisation calls per step, on threads that launch kernels",
+        "Blocking synchronization calls per step, on threads that launch kernels",
         |t| Answer::maybe(t.step_stability.syncs_per_step, Answer::double)
     ),
     fact!(

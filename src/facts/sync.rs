@@ -252,7 +252,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         API,
-        "The same as a share of the analysed time",
+        "The same as a share of the analyzed time",
         |t| Answer::maybe(t.waits.as_ref().and_then(|w| w.share), Answer::double)
     ),
     fact!(

@@ -18,7 +18,7 @@ pub const CATEGORIES: &[(&str, &str)] = &[
     ("fusion", "kernels that should be one"),
     (
         "host",
-        "the CPU side: launches, synchronisation, data loading",
+        "the CPU side: launches, synchronization, data loading",
     ),
     ("layers", "advice for one kind of operator"),
     ("memory", "DRAM traffic and memory formats"),

@@ -295,7 +295,7 @@ fn leave_out_gpus(profile: &mut Profile) {
     profile.note(
         "gpus_left_out",
         format!(
-            "The file names {gpus} GPUs, more than any job has: only the first {MOST_GPUS} are analysed, and \
+            "The file names {gpus} GPUs, more than any job has: only the first {MOST_GPUS} are analyzed, and \
              {left_out} kernels of the others are left out."
         ),
     );

@@ -195,7 +195,7 @@ pub(super) fn syncs(
         builder.profile.syncs.push(sync);
     })?;
     take_sync_kinds_from_calls(&mut builder.profile);
-    skipped.note(&mut builder.profile, "synchronisation", "process", "type");
+    skipped.note(&mut builder.profile, "synchronization", "process", "type");
     Ok(())
 }
 

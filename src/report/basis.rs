@@ -94,7 +94,7 @@ impl Basis {
         };
         match self.per {
             "" => format!(
-                "Times are of the whole analysed window{gpus}; shares of GPU time are of its {busy} of busy time."
+                "Times are of the whole analyzed window{gpus}; shares of GPU time are of its {busy} of busy time."
             ),
             per => format!(
                 "Times and counts are {per}, averaged over {}; shares of GPU time are of the {busy} that the \

@@ -253,7 +253,7 @@ fn gpu_name(costed: &Costed) -> Option<String> {
     let chosen = costed.gpu.as_ref();
     match (recorded, chosen) {
         (Some(name), Some(choice)) if choice.how == How::WhatIf => {
-            Some(format!("{name}, analysed as {}", choice.gpu.name))
+            Some(format!("{name}, analyzed as {}", choice.gpu.name))
         }
         (Some(name), _) => Some(name),
         (None, Some(choice)) => Some(choice.gpu.name.clone()),

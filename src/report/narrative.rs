@@ -59,7 +59,7 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     if report.summary.kernel_time_ns > 0
         && report.summary.exposed_comm_ns as f64 > 0.9 * report.summary.busy_ns as f64
     {
-        return "Nearly all GPU work is communication: analyse the files of all ranks together to tell transfer from waiting."
+        return "Nearly all GPU work is communication: analyze the files of all ranks together to tell transfer from waiting."
             .to_owned();
     }
     if report

@@ -61,7 +61,7 @@ pub fn sarif(report: &Report) -> String {
             "originalUriBaseIds": { ROOT: { "description": { "text": "The root of the repository." } } },
             "artifacts": [{
                 "location": profile(report),
-                "description": { "text": "The profile that was analysed." },
+                "description": { "text": "The profile that was analyzed." },
                 "roles": ["analysisTarget"],
             }],
             "invocations": [{

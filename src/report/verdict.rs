@@ -388,8 +388,8 @@ fn span(report: &Report) -> String {
     let named = s.window_range.as_ref();
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
         return match named {
-            Some(range) => format!("{window} analysed inside `{range}`"),
-            None => format!("{window} analysed, no steps"),
+            Some(range) => format!("{window} analyzed inside `{range}`"),
+            None => format!("{window} analyzed, no steps"),
         };
     };
     // Steps that are ranges of this name say so themselves.
@@ -416,7 +416,7 @@ fn span(report: &Report) -> String {
     if (ALL..=LONGER).contains(&filled) {
         steps
     } else {
-        format!("{window} analysed, {steps}")
+        format!("{window} analyzed, {steps}")
     }
 }
 

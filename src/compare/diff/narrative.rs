@@ -129,7 +129,7 @@ fn incomparable(diff: &Diff) -> String {
 fn totals(diff: &Diff) -> String {
     let (b, a) = (&diff.before, &diff.after);
     format!(
-        "the analysed window is {}, before {}; the GPU is busy for {} (idle {}), before {} ({}); kernels take {}, \
+        "the analyzed window is {}, before {}; the GPU is busy for {} (idle {}), before {} ({}); kernels take {}, \
          before {}",
         ns(a.window_ns),
         ns(b.window_ns),
@@ -628,7 +628,7 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
     for (name, method) in [("first", a), ("second", b)] {
         if method.gpu.as_ref().is_some_and(|gpu| gpu.what_if) {
             cautions.push(format!(
-                "The {name} profile was analysed as if on another GPU; its times are those of the GPU it ran on."
+                "The {name} profile was analyzed as if on another GPU; its times are those of the GPU it ran on."
             ));
         }
     }

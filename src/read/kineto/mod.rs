@@ -219,7 +219,7 @@ fn note_damage(rows: &mut Rows, outcome: Outcome, damage: Option<String>) {
         (&skipped.ranges, "range"),
         (&skipped.copies, "copy"),
         (&skipped.sets, "memset"),
-        (&skipped.syncs, "synchronisation"),
+        (&skipped.syncs, "synchronization"),
         (&skipped.overheads, "overhead"),
     ] {
         table.note(profile, kind, "device", "size");

@@ -103,7 +103,7 @@ fn note_incomplete(profile: &mut Profile, until: i64) {
     profile.note(
         "host_rows_left_out",
         format!(
-            "The file holds more calls, samples or scheduling events of host threads than are analysed; \
+            "The file holds more calls, samples or scheduling events of host threads than are analyzed; \
              what the host did is known for the first {} of the capture.",
             crate::base::units::ns(until as f64)
         ),
