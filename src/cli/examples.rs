@@ -63,7 +63,8 @@ A profile comes from torch.profiler (prof.export_chrome_trace), Nsight Systems o
   nsys export --type sqlite -o net.sqlite net.nsys-rep
 
 Exit status: 0 a report was written, whatever it says; 1 a gate failed (--fail-on), or a test or
-check of rules and costs; 2 nothing could be analyzed, or the command line was wrong.";
+check of rules and costs; 2 nothing could be analyzed, a named file could not be read, or the
+command line was wrong.";
 
 pub(super) const RUN: &str = "\
 Examples:

@@ -138,7 +138,7 @@ pub fn id_of(relative: &Path) -> String {
 /// The reason why a rule id is invalid, or `None` if it is valid.
 pub fn check_id(id: &str) -> Option<String> {
     let Some((category, stem)) = id.split_once('/') else {
-        return Some("an id is `category/stem`".into());
+        return Some("an id is `category/name`".into());
     };
     if stem.contains('/') {
         return Some("rules lie in the folder or in one of its category folders".into());

@@ -143,7 +143,7 @@ fn memory(samples: &[MemorySample], run: Option<&Run>) -> Option<HostMemory> {
     if let Some(growth) = per_step_bytes {
         let change = if growth < 0.0 { "shrank" } else { "grew" };
         sentence.push_str(&format!(
-            "; in the analysed steps it {change} by {} per step",
+            "; in the analyzed steps it {change} by {} per step",
             bytes(growth.abs())
         ));
     }

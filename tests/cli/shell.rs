@@ -150,3 +150,44 @@ fn manual_pages_are_troff() {
         &["no command `rules lst`; did you mean `list`?"],
     );
 }
+
+#[test]
+fn words_that_are_no_files_get_the_command_that_was_meant() {
+    let sandbox = Sandbox::new();
+    for (arguments, hints) in [
+        (
+            "report net.sqlite",
+            ["no command `report`", "-o report.html"],
+        ),
+        (
+            "dif net.sqlite net.sqlite",
+            ["no command `dif`", "did you mean `diff`?"],
+        ),
+    ] {
+        has(&sandbox.refused(arguments), &hints);
+    }
+    sandbox.fine("net.sqlite -o kept.json");
+    has(
+        &sandbox.refused("kept.json"),
+        &["a report that pyprof-advise wrote", "`pyprof-advise show "],
+    );
+    // A file of that name is a profile.
+    std::fs::copy(sandbox.at("net.sqlite"), sandbox.at("report")).unwrap();
+    has(&sandbox.fine("report"), &["# GPU advice"]);
+}
+
+#[test]
+fn help_of_commands_describes_them() {
+    let sandbox = Sandbox::new();
+    for (command, words) in [
+        ("run", "records a few of its steps"),
+        ("try", "computes the same"),
+        ("repro", "self-contained Python script"),
+        ("diff", "never by the length of a capture"),
+        ("scrub", "safe to attach to an issue"),
+    ] {
+        let help = sandbox.fine(&format!("help {command}"));
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        has(&help, &[words]);
+    }
+}

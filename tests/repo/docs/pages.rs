@@ -34,7 +34,7 @@ pub(crate) fn rules() -> String {
         "The built-in rules",
         &format!(
             "{} rules. `pyprof-advise rules explain ID` prints one of the sections below; \
-             [writing-rules.md](writing-rules.md) tells how to write your own. What stands in `{{{{ }}}}` \
+             [writing-rules.md](writing-rules.md) explains how to write your own. Text in `{{{{ }}}}` \
              and `{{% %}}` is filled in for each finding.",
             set.len()
         ),
@@ -103,10 +103,10 @@ fn section(page: &mut String, rule: &Rule) {
 pub(crate) fn facts() -> String {
     let mut page = head(
         "Facts, functions and filters",
-        "What conditions and sentences of rules can name. `pyprof-advise rules facts PART` prints the \
-         facts with `PART` in their names.\n\nA fact that a family is not listed for makes a rule silent \
-         there. A fact that applies but that the profile does not carry makes the rule *skipped*, \
-         and the report says how to record it: the column *Needs*. Times are nanoseconds, shares go \
+        "Everything that conditions and sentences of rules can use. `pyprof-advise rules facts PART` prints \
+         the facts with `PART` in their names.\n\nIf a fact has a list of families, rules that need it are \
+         silent for all other families. If a fact applies but the profile lacks it, the rule is *skipped*, \
+         and the report says how to record it: see the column *Needs*. Times are in nanoseconds, shares go \
          from 0 to 1.",
     );
     let mut groups: BTreeMap<&str, Vec<&Fact>> = BTreeMap::new();
@@ -208,14 +208,14 @@ pub(crate) fn costs() -> String {
     let mut page = head(
         "What operators cost",
         &format!(
-            "{operators} operators whose work is known from their arguments. One multiply-add is two \
+            "{operators} operators have a known cost, computed from their arguments. One multiply-add is two \
              FLOPs. Bytes are compulsory DRAM traffic: every distinct input element once, every output \
-             element once, at their own element sizes. *Exact* FLOPs are a closed form, those by \
-             *convention* are ours and never decide what limits the work, *zero* is data movement. \
+             element once, at their own element sizes. *Exact* FLOPs are a closed form. FLOPs by \
+             *convention* are estimates that never decide what limits the work. *Zero* is data movement. \
              Other spellings of a name (in place, with an overload, behind `aten::`, as an autograd \
-             node) are the same operator. What is not listed, or comes without shapes, is *unknown*: \
-             reported, never counted as 0. [Your own operators](#your-own-operators) come from \
-             your own files."
+             node) are the same operator. The cost of operators that are not listed, or that were recorded \
+             without shapes, is *unknown*: reported, never counted as 0. You can add costs of \
+             [your own operators](#your-own-operators)."
         ),
     );
     let mut families: Vec<&str> = Vec::new();
@@ -444,21 +444,21 @@ pub(crate) fn field_notes() -> String {
     let verdicts = verdicts::all();
     let findings = verdicts.finding.len();
     let mut page = head(
-        "What reports on real profiles are worth",
+        "Reports on real profiles, reviewed",
         &format!(
-            "Readers who did not write the rules held each of the {findings} numbered findings in the reports on {} profiles of \
-             other people's programs against the raw rows of its profile. `tests/verdicts.toml` has every verdict with the query \
-             that bears it out; `tests/verdicts/query.py --check` runs the queries. The small ones of these profiles are in \
+            "Readers who did not write the rules checked each of the {findings} numbered findings in the reports on {} profiles \
+             of other people's programs against the raw rows of the profile. `tests/verdicts.toml` has every verdict with the \
+             query that supports it; `tests/verdicts/query.py --check` runs the queries. The smallest of these profiles are in \
              `fixtures/real`.\n\n\
-             A first reading, of 181 findings, found 86 (48 %) worth doing. The rules were repaired where they fell short, and \
-             what had changed was read again, so on other profiles expect a share between the two.",
+             In a first review, 86 of 181 findings (48 %) were worth doing. The rules were then improved with these profiles, \
+             and the changed findings were reviewed again. On other profiles, expect a share between the two.",
             verdicts.profile.len()
         ),
     );
     let meaning = |verdict| match verdict {
         Verdict::WorthDoing => "true, large enough, and the fix applies to this program",
-        Verdict::Minor => "true, but small, or something few would do",
-        Verdict::Misleading => "size, order or fix sends the reader the wrong way",
+        Verdict::Minor => "true, but small, or something that few would do",
+        Verdict::Misleading => "size, order or fix misleads the reader",
         Verdict::Wrong => "not true",
     };
     page.push_str(&table(

@@ -78,7 +78,7 @@ fn duckdb_query_finds_the_rank_that_computes_longer() {
     // Rank 2 takes 4.8 ms in the product, the others 3.0 ms; waiting in collectives is not work.
     assert_eq!(
         rows.lines().collect::<Vec<_>>(),
-        ["aten::mm|None|unknown|2|4.8|3.0|1.8|4"]
+        ["aten::mm|None|unknown|2|4.8|3.0|1.8"]
     );
     // The page has one line that converts the table to Parquet.
     let page = std::fs::read_to_string(format!("{ROOT}/docs/clusters.md")).unwrap();
