@@ -153,18 +153,21 @@ fn fit(text: &str, width: usize) -> String {
     cut
 }
 
-/// A dotted name in at most `width` columns: its first parts are left out where it is longer. Where that
-/// would leave less than half of the room used, its middle is cut out.
+/// A dotted name in at most `width` columns: its beginning is cut off where it is longer, at a dot unless that
+/// leaves a quarter of the room unused.
 fn fit_dotted(name: &str, width: usize) -> String {
     if width_of(name) <= width {
         return name.to_owned();
     }
-    name.match_indices('.')
-        .filter_map(|(at, _)| name.get(at + 1..))
-        .map(|end| format!("…{end}"))
-        .find(|cut| width_of(cut) <= width)
-        .filter(|cut| width_of(cut) * 2 > width)
-        .unwrap_or_else(|| fit(name, width))
+    let from = |at: usize| format!("…{}", name.get(at..).unwrap_or_default());
+    let fits = |cut: &String| width_of(cut) <= width;
+    let mut at_dots = name.match_indices('.').map(|(at, _)| from(at + 1));
+    let mut anywhere = name.char_indices().map(|(at, _)| from(at));
+    at_dots
+        .find(fits)
+        .filter(|cut| width_of(cut) * 4 >= width * 3)
+        .or_else(|| anywhere.find(fits))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -224,11 +227,10 @@ mod tests {
         ] {
             assert_eq!(fit_dotted(name, width), cut, "{width}");
         }
-        // The last part does not fit; alone it would be too little.
-        assert_eq!(fit_dotted(name, 20), fit(name, 20));
-        assert_eq!(
-            fit_dotted("forward pass of everything (train.py:42)", 30),
-            fit("forward pass of everything (train.py:42)", 30)
-        );
+        // The last part does not fit, or leaves too much room.
+        assert_eq!(fit_dotted(name, 20), "…wn_proj (24 layers)");
+        let range = "forward pass of everything (train.py:42)";
+        assert_eq!(fit_dotted(range, 30), "…s of everything (train.py:42)");
+        assert_eq!(fit_dotted(name, 0), "");
     }
 }
