@@ -357,7 +357,7 @@ fn calls_are_compared_if_there_are_no_steps() {
             "**The calls that both profiles have take 4.5 % more time",
             "because the first profile has no steps",
             "the noise is unknown",
-            "; the analysed window is 2",
+            "; the analyzed window is 2",
         ],
     );
     let said = sandbox.gate("3%");
@@ -631,7 +631,7 @@ fn different_programs_are_not_compared() {
     has(
         &sandbox.markdown(),
         &[
-            "**These are different programs: they have no operator or kernel in common; the analysed window is ",
+            "**These are different programs: they have no operator or kernel in common; the analyzed window is ",
         ],
     );
     let said = sandbox.gate("0%");

@@ -424,7 +424,7 @@ fn most_important_statements_come_first() {
         sample().report().figures,
         [
             "Tesla V100-SXM2-16GB",
-            "50.0 ms analysed, no steps",
+            "50.0 ms analyzed, no steps",
             "GPU busy 80 %",
             "90 % of kernel time was compared with its ideal time and takes 2.57x as long",
         ]
@@ -433,7 +433,7 @@ fn most_important_statements_come_first() {
     let order = [
         "# GPU advice for `net.sqlite`",
         "Fix \"Matmuls",
-        "Tesla V100-SXM2-16GB · 50.0 ms analysed",
+        "Tesla V100-SXM2-16GB · 50.0 ms analyzed",
         "## What to change",
         "| 1 | Matmuls do not use Tensor Cores | `blocks.*.mlp (24 layers)` | 8.0 to 16 ms (16 to 32 %) \
          | high |",
@@ -698,7 +698,7 @@ fn step_time_is_per_step() {
         "{text}"
     );
     assert!(
-        text.contains("50.0 ms analysed, 4 steps of 10.0 ms"),
+        text.contains("50.0 ms analyzed, 4 steps of 10.0 ms"),
         "{text}"
     );
 }
@@ -771,7 +771,7 @@ fn setup_has_no_saving() {
     let text = s.markdown();
     for part in [
         "Excluded from all figures above",
-        "900 ms before the analysed window, with 294 copies of 13.6 GB in 3.16 s",
+        "900 ms before the analyzed window, with 294 copies of 13.6 GB in 3.16 s",
         "12 kernels (4.00 ms) in or before declared warm-up",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
