@@ -325,7 +325,7 @@ estimated saving per step with the measured one. [`repro`](repro.md) times the o
 
 ```sh
 python3 evidence/harness.py                         # on a GPU, with PyTorch 2.x
-python3 evidence/harness.py --device cpu            # without one: the same with small sizes; nothing is kept
+python3 evidence/harness.py --device cpu            # on a CPU: small sizes, nothing is kept
 python3 evidence/harness.py --device cpu --dry-run  # do both versions compute the same?
 python3 evidence/harness.py --check                 # exit status 1 where an estimate missed
 ```
