@@ -15,6 +15,7 @@ mod format;
 mod host_activity;
 mod host_range;
 mod start_counts;
+mod switches;
 
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
@@ -22,6 +23,7 @@ pub(crate) use host_activity::SHORTEST_GAP_NS;
 pub use host_activity::{CpuSample, HostActivity, OsCall, OsCallClass, TimedSample};
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use start_counts::StartCounts;
+pub use switches::Switch;
 
 /// Declares handle types: row numbers in one of the tables of [`Profile`] or of a later stage.
 ///
@@ -633,7 +635,7 @@ pub struct Recorded {
     pub syncs: bool,
     /// Shapes of operands, for operators that have any.
     pub shapes: bool,
-    /// Environment variables of the captured machine. They are never printed, only warned about.
+    /// Environment variables of the captured machine. They are only warned about, apart from [`Profile::switches`].
     pub environment: bool,
     /// The file holds a sample of what was recorded: most of its events were taken out.
     pub thinned: bool,
@@ -731,6 +733,8 @@ pub struct Profile {
     /// The time of the calendar at time 0 of the profile, in ns since 1970 (UTC); `None` where the file does
     /// not say.
     pub unix_zero_ns: Option<i64>,
+    /// Environment variables of the program that change performance, by name.
+    pub switches: Vec<Switch>,
     /// What the capture recorded.
     pub recorded: Recorded,
     /// Remarks about the file.
@@ -768,6 +772,7 @@ impl Profile {
             loaders: Vec::new(),
             host: HostActivity::default(),
             unix_zero_ns: None,
+            switches: Vec::new(),
             recorded: Recorded::default(),
             notes: Vec::new(),
         }

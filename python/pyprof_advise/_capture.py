@@ -17,6 +17,7 @@ from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
 from ._settings import SKIP
 from ._steps import PATIENCE, Boundary, ModuleSteps, OptimizerSteps, Stream
+from ._switches import switches
 from ._windows import NsysRecorder, TorchRecorder
 
 if TYPE_CHECKING:
@@ -230,6 +231,7 @@ class Capture:
                 "first_step": leader.count + 1,
                 "steps_are": leader.what,
                 "loaders": self._loaders.seen,
+                "environment": switches(),
             }
             self._recorder = TorchRecorder(window, self.settings, path, metadata)
         _guard.watch(self._program_profiles)

@@ -5,6 +5,7 @@ use indexmap::IndexMap;
 use super::identity;
 use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
+use crate::profile::Switch;
 use crate::report::{
     self, CollectiveRow, GpuUsed, Job, Launching, LeftOut, Method, Report, SCHEMA_VERSION, Summary,
     WorkUnit,
@@ -296,6 +297,9 @@ fn method(reports: &[Report]) -> Method {
     let joined = |values: Vec<&str>| (!values.is_empty()).then(|| some(&values));
     let mut devices: Vec<String> = all().flat_map(|m| m.devices.clone()).collect();
     devices.sort();
+    let mut switches: Vec<Switch> = all().flat_map(|m| m.switches.clone()).collect();
+    switches.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+    switches.dedup();
     let mut assumptions: Vec<String> = all().flat_map(|m| m.assumptions.clone()).collect();
     assumptions.sort();
     assumptions.dedup();
@@ -319,6 +323,7 @@ fn method(reports: &[Report]) -> Method {
         layer_source: joined(distinct(all().filter_map(|m| m.layer_source.as_deref()))),
         assumptions,
         user_costs: tables::user_costs(reports),
+        switches,
         rules_run: all().map(|m| m.rules_run).max().unwrap_or_default(),
     }
 }

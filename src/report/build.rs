@@ -564,6 +564,7 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
         layer_source: costed.run.layer_source.map(|s| s.describe().to_owned()),
         assumptions,
         user_costs: user_costs(costed),
+        switches: profile.switches.clone(),
         rules_run: verdict.rules_run as u64,
     }
 }

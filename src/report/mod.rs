@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::text as base_text;
 use crate::correlate::{SetUp, StepSource};
 use crate::judge::{Confidence, Edit, Fault, SavingKind, Severity};
+use crate::profile::Switch;
 
 mod basis;
 mod build;
@@ -750,6 +751,10 @@ pub struct Method {
     pub assumptions: Vec<String>,
     /// Costs taken from files of the user instead of the built-in table.
     pub user_costs: Vec<UserCosted>,
+    /// Environment variables of the program that change performance, where the profile has them and their value
+    /// is a number, a boolean or a known word.
+    #[serde(default)]
+    pub switches: Vec<Switch>,
     /// Number of rules that ran.
     pub rules_run: u64,
 }

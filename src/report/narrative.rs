@@ -86,7 +86,7 @@ pub(super) fn cautions(report: &Report, environment: bool) -> Vec<String> {
     if environment {
         cautions.push(
             "The profile contains the environment variables of its machine, which may hold access \
-             tokens. This report has none of them. Before you share the profile, remove them with \
+             tokens. This report has none of them but known switches of performance. Before you share the profile, remove them with \
              `pyprof-advise scrub IN OUT`."
                 .to_owned(),
         );

@@ -177,6 +177,9 @@ fn training_loop_gives_two_windows_that_are_joined() {
         (&loader["batch_size"], &loader["num_workers"]),
         (&4.into(), &0.into())
     );
+    let switches = report["method"]["switches"].as_array().unwrap();
+    let of_threads = serde_json::json!({"name": "OMP_NUM_THREADS", "value": "1"});
+    assert!(switches.contains(&of_threads), "{switches:?}");
 }
 
 /// `waiting.py` computes for 0.2 s in `decode` and sleeps for 0.1 s before each step.

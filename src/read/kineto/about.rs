@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::json::object;
 use super::number::{count, text};
-use crate::profile::{Device, LoaderConfig};
+use crate::profile::{Device, LoaderConfig, Switch};
 
 type Raw<'a> = Option<&'a RawValue>;
 
@@ -40,6 +40,7 @@ object! {
     /// What `pyprof-advise run` says of its recording.
     Capture {
         loaders: Raw<'a> = "loaders",
+        environment: Raw<'a> = "environment",
     }
 }
 
@@ -91,6 +92,8 @@ pub(super) struct About {
     pub(super) loaders: Vec<LoaderConfig>,
     /// The time of the calendar to which the times of events are relative, in ns.
     pub(super) base_ns: Option<i64>,
+    /// Environment variables that change performance.
+    pub(super) switches: Vec<Switch>,
     devices: FxHashMap<u32, Device>,
 }
 
@@ -105,7 +108,10 @@ impl About {
                 self.rank = info.rank.and_then(count32);
                 self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
             }
-            "pyprof_advise" => self.loaders = loaders(value),
+            "pyprof_advise" => {
+                self.loaders = loaders(value);
+                self.switches = switches(value);
+            }
             "baseTimeNanoseconds" => {
                 self.base_ns = value.trim().trim_matches('"').parse().ok();
             }
@@ -166,6 +172,18 @@ fn device(position: u32, properties: &Properties<'_>) -> Device {
         shared_per_block_optin: number(properties.shared_per_block_optin).filter(|&n| n > 0),
         ..Device::default()
     }
+}
+
+/// The environment variables that a recording names, as far as they may be printed, by name.
+fn switches(value: &str) -> Vec<Switch> {
+    let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
+    let environment = capture.environment.map_or("{}", RawValue::get);
+    let variables: std::collections::BTreeMap<String, String> =
+        serde_json::from_str(environment).unwrap_or_default();
+    let switches = variables.iter();
+    switches
+        .filter_map(|(name, value)| Switch::of(name, value))
+        .collect()
 }
 
 fn loaders(value: &str) -> Vec<LoaderConfig> {
@@ -290,6 +308,23 @@ mod tests {
         assert!(!is_environment("mast_job_environment", "\"prod\""));
         assert!(!is_environment("inventory", r#"{"a": 1}"#));
         assert!(!is_environment("hip_runtime_version", "60443483"));
+    }
+
+    #[test]
+    fn only_harmless_switches_of_a_recording_are_kept() {
+        let mut about = About::default();
+        let environment = r#"{"OMP_NUM_THREADS": "8", "MKL_NUM_THREADS": "hunter2", "TOKEN": "1"}"#;
+        let json = format!(r#"{{"environment": {environment}}}"#);
+        about.property("pyprof_advise", &json);
+        assert_eq!(
+            about.switches,
+            Vec::from_iter(Switch::of("OMP_NUM_THREADS", "8"))
+        );
+        about.property(
+            "pyprof_advise",
+            r#"{"environment": {"OMP_NUM_THREADS": [8]}}"#,
+        );
+        assert_eq!(about.switches, []);
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl Reader for Kineto {
             .finish(|key, device| about.describe(key.ordinal(), device));
         profile.schema_version.clone_from(&about.schema);
         profile.loaders.clone_from(&about.loaders);
+        profile.switches.clone_from(&about.switches);
         profile.unix_zero_ns = unix_zero_ns(&profile, about.base_ns);
         for process in &mut profile.processes {
             process.rank = about.rank;

@@ -16,7 +16,7 @@ use super::pruning::Pruning;
 use super::reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
 use super::sqlite::{Cell, Db};
 use crate::base::units;
-use crate::profile::{Container, Format, ProcessId, Profile, RangeArgs, ThreadId};
+use crate::profile::{Container, Format, ProcessId, Profile, RangeArgs, Switch, ThreadId};
 
 mod activities;
 mod calls;
@@ -135,9 +135,24 @@ fn read(
 
     host::add(&db, &mut builder, progress)?;
     builder.profile.unix_zero_ns = session_start(&db, progress)?;
+    builder.profile.switches = switches(&db)?;
     gpus.add_idle(&mut builder);
     record(&db, &mut builder.profile)?;
     Ok(builder.finish(|key, device| gpus.describe(key, device)))
+}
+
+/// The environment variables that change performance, if the export lists them by name.
+fn switches(db: &Db) -> Result<Vec<Switch>, ReadError> {
+    let rows = db.pairs("TARGET_INFO_SYSTEM_ENV", ["name", "value"])?;
+    let mut switches: Vec<Switch> = (rows.iter())
+        .filter_map(|(name, value)| match name {
+            Cell::Text(name) => Switch::of(name, value),
+            _ => None,
+        })
+        .collect();
+    switches.sort_by(|a, b| a.name.cmp(&b.name));
+    switches.dedup();
+    Ok(switches)
 }
 
 /// When the session began, to which all times are relative, in ns since 1970 (UTC).

@@ -157,3 +157,19 @@ fn hostile_rows_are_skipped() {
     assert!(profile.host.samples.is_empty());
     assert!(profile.host.off_cpu.len() <= 1);
 }
+
+#[test]
+fn switches_are_read_and_other_variables_are_not() {
+    let profile = export(
+        "CREATE TABLE TARGET_INFO_SYSTEM_ENV (globalVid INT, devStateName TEXT, name TEXT, value TEXT);
+         INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (0, '', 'OMP_NUM_THREADS', '8'), (0, '', 'NCCL_ALGO', 'hunter2'),
+            (0, '', 'TOKEN', '1'), (0, NULL, NULL, NULL), (0, '', 'CUDA_LAUNCH_BLOCKING', '1');
+         CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INT, utcTime TEXT, localTime TEXT);
+         INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1767225600000000000, '', '');",
+    );
+    let switches: Vec<String> = (profile.switches.iter())
+        .map(|switch| format!("{}={}", switch.name, switch.value))
+        .collect();
+    assert_eq!(switches, ["CUDA_LAUNCH_BLOCKING=1", "OMP_NUM_THREADS=8"]);
+    assert_eq!(profile.unix_zero_ns, Some(1_767_225_600_000_000_000));
+}
