@@ -163,6 +163,25 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("single", "precision/fp64-leak", product("fp64")),
         ("tf32", "precision/tf32-off", product("fp32")),
+        (
+            // A convolution of a library that a CPU does not have, and whose arguments say whether TF32 is allowed.
+            "tf32",
+            "precision/tf32-off-in-convolutions",
+            json!([[
+                "cudnn_convolution",
+                [
+                    tensor("fp32", &[8, 64, 128, 128]),
+                    tensor("fp32", &[64, 32, 3, 3]),
+                    pair(1),
+                    pair(2),
+                    pair(1),
+                    whole(2),
+                    flag(),
+                    flag(),
+                    flag()
+                ]
+            ]]),
+        ),
     ]
 }
 
