@@ -38,8 +38,18 @@ pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
             folder.display()
         )));
     }
+    let everywhere: Vec<String> = (report.sites.iter())
+        .filter_map(|site| site.source_line.clone())
+        .collect();
     for finding in &mut report.findings {
-        finding.evidence.quotes = quotes(&root, &finding.evidence.source_lines, &finding.edits);
+        // What a finding on copies or idle time changes, such as a loader, may be in any file of the program.
+        let own = &finding.evidence.source_lines;
+        finding.evidence.quotes = match own.is_empty() {
+            true => changed(&root, &everywhere, &finding.edits)
+                .into_iter()
+                .collect(),
+            false => quotes(&root, own, &finding.edits),
+        };
     }
     Ok(())
 }
@@ -48,19 +58,26 @@ pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
 /// that line, around the only line of these files that it does change.
 fn quotes(root: &Path, lines: &[String], edits: &[Edit]) -> Vec<Quote> {
     let first = lines.iter().find_map(|line| around(root, line, edits));
-    let changed = |quote: &Quote| !quote.change.is_empty();
     let mut quotes: Vec<Quote> = first.into_iter().collect();
-    if !quotes.iter().any(changed) && !edits.is_empty() {
-        let mut paths: Vec<&str> = lines
-            .iter()
-            .filter_map(|l| Some(l.rsplit_once(':')?.0))
-            .collect();
-        paths.sort_unstable();
-        paths.dedup();
-        let files = paths.iter().filter_map(|path| read(root, path));
-        quotes.extend(only(files.filter_map(|file| elsewhere(&file, edits))));
+    if !quotes.iter().any(|quote| !quote.change.is_empty()) {
+        quotes.extend(changed(root, lines, edits));
     }
     quotes
+}
+
+/// The code around the only line that one of the edits fits, in the files of some lines.
+fn changed(root: &Path, lines: &[String], edits: &[Edit]) -> Option<Quote> {
+    if edits.is_empty() {
+        return None;
+    }
+    let mut paths: Vec<&str> = lines
+        .iter()
+        .filter_map(|l| Some(l.rsplit_once(':')?.0))
+        .collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let files = paths.iter().filter_map(|path| read(root, path));
+    only(files.filter_map(|file| elsewhere(&file, edits)))
 }
 
 /// The only item.

@@ -207,6 +207,26 @@ fn source_lines_are_quoted_from_the_folder() {
 }
 
 #[test]
+fn a_loader_is_changed_where_the_files_of_the_profile_have_one() {
+    let sandbox = Sandbox::new();
+    let loader = "train = DataLoader(data, batch_size=8)\n";
+    let quoted = |code: &str| {
+        sandbox.write("code/net/model.py", code);
+        sandbox.fine("net.sqlite --source code --select copies/pageable")
+    };
+    has(
+        &quoted(&format!("import torch\n{loader}")),
+        &[
+            "\n  - 2 train = DataLoader(data, batch_size=8)\n",
+            "\n  + 2 train = DataLoader(data, batch_size=8, pin_memory=True)\n",
+        ],
+    );
+    // Which of two loaders is meant cannot be told.
+    lacks(&quoted(&loader.repeat(2)), &["```diff"]);
+    lacks(&quoted("import torch\n"), &["```diff"]);
+}
+
+#[test]
 fn rules_can_be_named_without_their_category() {
     let sandbox = Sandbox::bare();
     assert_eq!(
