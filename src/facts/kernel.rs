@@ -192,6 +192,15 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
             Answer::word(base.rsplit("::").next().unwrap_or(base))
         }
     ),
+    fact!(
+        "kernel.wraps",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The type of the program that a generic function of a library runs, as `Mine` of `cutlass::device_kernel<Mine>`: `kernel.function` alone does not tell such kernels apart",
+        |k| Answer::or_silent(k.name.wraps.as_deref(), Answer::word)
+    ),
     fact!("kernel.label", Str, "", &[], NOTHING, "Short label", |k| {
         Answer::word(&k.name.label)
     }),

@@ -473,12 +473,28 @@ fn cutlass_templates(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.arch = arch_in(&args);
     out.persistent = parts.leaf.contains("device_kernel") || has(&PERSISTENT);
     out.split_k = splits_k(&args);
-    out.label = format!(
-        "cutlass {}{}",
-        out.family.name(),
-        out.dtype.map(|d| format!(" {d}")).unwrap_or_default()
-    );
+    out.wraps = foreign_type(parts.args);
+    let dtype = out.dtype.map(|d| format!(" {d}")).unwrap_or_default();
+    let of = match &out.wraps {
+        Some(wraps) => format!(" ({wraps})"),
+        None => String::new(),
+    };
+    out.label = format!("cutlass {}{dtype}{of}", out.family.name());
     true
+}
+
+/// The first template argument of a wrapper without its own arguments, if it is a type from outside the
+/// library: the last two parts of its path.
+fn foreign_type(args: &str) -> Option<String> {
+    let first = *scan::split_args(args).first()?;
+    let path = first.split('<').next()?.trim();
+    let (space, _) = path.split_once("::")?;
+    if ["cutlass", "cute", "xmma", "cask"].contains(&space) || path.contains([' ', '(']) {
+        return None;
+    }
+    let mut parts = path.rsplit("::");
+    let (name, space) = (parts.next()?, parts.next()?);
+    Some(format!("{space}::{name}"))
 }
 
 /// AMD's Composable Kernel and its successor CK Tile.

@@ -281,6 +281,9 @@ pub struct DecodedName {
     /// Whether it is a Winograd or FFT convolution, which multiplies fewer numbers than the direct
     /// algorithm.
     pub fast_conv: bool,
+    /// The type that a generic function of a library runs, where it is none of the library's own: the
+    /// `mine::Gemm` of `cutlass::device_kernel<mine::Gemm>`.
+    pub wraps: Option<String>,
 }
 
 impl DecodedName {
@@ -308,6 +311,7 @@ impl DecodedName {
             causal: None,
             collective: None,
             fast_conv: false,
+            wraps: None,
         }
     }
 }

@@ -10,6 +10,12 @@ fn gemm_kernels_are_decoded() {
             "gemm no fp32 128x64 tn sm8.0",
             "ampere_sgemm_128x64_tn",
         ),
+        // Kernels of a program that CUTLASS' wrapper runs are told apart.
+        (
+            "void cutlass::device_kernel<mine::cuda::fp8_acc::GemmKernel>(mine::cuda::fp8_acc::GemmKernel::Params)",
+            "gemm ? persistent",
+            "cutlass gemm (fp8_acc::GemmKernel)",
+        ),
         (
             "volta_sgemm_32x32_sliced1x4_tn",
             "gemm no fp32 32x32 tn sm7.0",
