@@ -2,13 +2,15 @@
 //! stream that computes, and the bandwidth that they reached.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
 use super::message::message_of;
-use crate::correlate::Run;
-use crate::cost::{Costed, Family};
+use crate::base::statistics::median;
+use crate::correlate::{Direction, Run};
+use crate::cost::{Costed, DecodedName, Family};
 use crate::profile::DeviceId;
 
 /// What is known of all collectives of a run together.
@@ -21,6 +23,8 @@ pub(super) struct Collectives {
     /// Share of their time on the stream that computes most of its device.
     pub(super) same_stream_share: Option<f64>,
     fastest: Fastest,
+    /// Median duration of the all-reduces of the backward pass, ns.
+    pub(super) gradient_median_ns: Option<i64>,
 }
 
 /// The calls that moved `bytes` or more: the shortest time that one took, and how many there are.
@@ -42,6 +46,7 @@ impl Collectives {
             send_recv_share: send_recv_share(costed),
             same_stream_share: same_stream_share(&costed.run, names),
             fastest: fastest(costed),
+            gradient_median_ns: gradient_median_ns(costed),
         }
     }
 
@@ -83,6 +88,27 @@ fn fastest(costed: &Costed) -> Fastest {
         }
     }
     fastest
+}
+
+fn gradient_median_ns(costed: &Costed) -> Option<i64> {
+    let run = &costed.run;
+    let sites = run.sites.iter().zip(&costed.kernels);
+    let reduces: Vec<bool> = sites
+        .map(|(site, names)| {
+            let all_reduce = |name: &Arc<DecodedName>| name.collective == Some("all_reduce");
+            site.direction == Direction::Bprop && names.iter().any(all_reduce)
+        })
+        .collect();
+    if !reduces.contains(&true) {
+        return None;
+    }
+    let kernels = run.profile.kernels.iter().zip(&run.links);
+    let of_gradients = kernels.filter(|(_, link)| {
+        let site = link.site.and_then(|site| reduces.get(site.idx()));
+        site.copied().unwrap_or_default()
+    });
+    let mut lengths: Vec<i64> = of_gradients.map(|(kernel, _)| kernel.span.ns()).collect();
+    median(&mut lengths)
 }
 
 /// Per string: whether it is the name of a collective's kernel.

@@ -27,6 +27,8 @@ pub(super) struct CopyGroup {
     pub(super) small: u64,
     /// Time of copies with which autograd keeps the gradient of a parameter.
     gradient_ns: f64,
+    /// Time of copies inside functions that `torch.compile` made.
+    compiled_ns: f64,
     /// The operator around most of the time, and the call made for most of it.
     op: Option<StrId>,
     api: Option<StrId>,
@@ -64,6 +66,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     }
     let mut groups: BTreeMap<GroupKey, CopyGroup> = BTreeMap::new();
     let mut around: FxHashMap<GroupKey, Callers> = FxHashMap::default();
+    let mut compiled: FxHashMap<StrId, bool> = FxHashMap::default();
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
     let copies = run.profile.copies.iter().zip(&run.window.copies);
@@ -108,6 +111,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             longest_ns: 0.0,
             small: 0,
             gradient_ns: 0.0,
+            compiled_ns: 0.0,
             op: None,
             api: None,
             replayed: 0,
@@ -121,6 +125,13 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         group.time_ns += copy.span.ns() as f64;
         group.exposed_ns += exposed as f64;
         group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
+        let mut is_compiled = |name: &StrId| -> bool {
+            let known = compiled.entry(*name);
+            *known.or_insert_with(|| run.profile.text(*name).starts_with(COMPILED))
+        };
+        if enclosing.is_some_and(|ops| ops.all.iter().any(&mut is_compiled)) {
+            group.compiled_ns += copy.span.ns() as f64;
+        }
         if enclosing.is_some_and(|ops| ops.accumulates) {
             group.gradient_ns += copy.span.ns() as f64;
         }
@@ -138,6 +149,10 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     }
     groups.into_values().collect()
 }
+
+/// How the autograd functions of compiled code begin: `CompiledFunction`, `CompiledFunctionBackward`
+/// (torch/_functorch/_aot_autograd/runtime_wrappers.py).
+const COMPILED: &str = "CompiledFunction";
 
 /// Direction, source, destination, and whether the call was synchronous.
 type GroupKey = (CopyKind, MemoryKind, MemoryKind, bool);
@@ -357,6 +372,15 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
             c.group.op.map(|id| c.table.costed.run.profile.text(id)),
             Answer::word
         )
+    ),
+    fact!(
+        "copy.compiled_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the copy time inside functions that `torch.compile` made",
+        |c| Answer::share(c.group.compiled_ns, c.group.time_ns)
     ),
     fact!(
         "copy.api",

@@ -14,10 +14,12 @@ use crate::correlate::{
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, KernelId, RangeKind, StrId};
 
+mod first_calls;
 mod host_activity;
 mod host_time;
 mod loader;
 
+use first_calls::FirstCalls;
 use loader::{Loader, LoaderRanges};
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
@@ -53,6 +55,8 @@ pub(super) struct GapGroup {
     in_one_step: bool,
     /// The part before kernels of collectives and of the optimizer.
     beside_model_ns: f64,
+    /// The part inside first calls of operators with their arguments, which later calls do not take.
+    first_calls_ns: f64,
     /// What the launching threads did.
     host: HostParts,
 }
@@ -85,6 +89,7 @@ struct Lengths {
     before_copy: i64,
     /// Time before kernels of collectives and of the optimizer.
     beside_model: i64,
+    first_calls: i64,
     /// Time per step that the work after the gap belongs to.
     steps: FxHashMap<Option<StepId>, i64>,
     /// Time per operator around the blamed calls, and per outermost one.
@@ -112,6 +117,7 @@ impl Lengths {
         }
         self.before_copy += other.before_copy;
         self.beside_model += other.beside_model;
+        self.first_calls += other.first_calls;
         for (step, ns) in other.steps {
             *self.steps.entry(step).or_default() += ns;
         }
@@ -167,6 +173,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
         || operators(run),
         || (host_activity::activities(run), LoaderRanges::of(run)),
     );
+    let first_calls = FirstCalls::of(run);
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
@@ -210,6 +217,9 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
             let site = link.and_then(|link| link.site);
             if site.is_some_and(|site| is_beside_model(costed, site)) {
                 lengths.beside_model += gap.reliable_ns;
+            }
+            if first_calls.explain(run, gap) {
+                lengths.first_calls += gap.reliable_ns;
             }
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
             if activity.before_copy {
@@ -279,6 +289,7 @@ fn group(
         before_copy: lengths.before_copy > half,
         in_one_step,
         beside_model_ns: lengths.beside_model as f64,
+        first_calls_ns: lengths.first_calls as f64,
         host: lengths.host,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
@@ -355,7 +366,7 @@ pub(super) struct EnclosingRanges {
     /// Whether one of them is autograd's keeping of a parameter's gradient.
     pub(super) accumulates: bool,
     /// All, from the inside.
-    all: Arc<[StrId]>,
+    pub(super) all: Arc<[StrId]>,
 }
 
 /// The operators around each of these calls, which are in the order of the profile.
@@ -508,6 +519,15 @@ const ENTRIES: &[Entry<Gaps>] = &[
         NOTHING,
         "Median idle interval",
         |g| Answer::double(g.group.median_ns)
+    ),
+    fact!(
+        "gap.first_call_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of its time in pauses of a millisecond or more inside the first call of an operator with its arguments, which takes ten times as long as later ones: libraries choose and load their kernels then",
+        |g| Answer::share(g.group.first_calls_ns, g.group.time_ns)
     ),
     fact!(
         "gap.in_one_step",

@@ -170,6 +170,26 @@ fn transfer(k: &KernelScope<'_>) -> (i64, u64) {
     })
 }
 
+/// Collectives by words of their operators: `all_reduce`, `allreduce_`, `_all_gather_base`.
+const BY_OPERATOR: &[(&str, &str)] = &[
+    ("allreduce", "all_reduce"),
+    ("reducescatter", "reduce_scatter"),
+    ("allgather", "all_gather"),
+    ("broadcast", "broadcast"),
+];
+
+/// The collective of a kernel. Old releases of NCCL run all collectives in kernels named after sends and
+/// receives; the operator tells which one it was.
+fn collective(kernel: &KernelScope<'_>) -> Option<&'static str> {
+    let by_name = kernel.name.collective?;
+    let operator = (kernel.site.site.op.as_ref()).filter(|_| by_name == "send_recv");
+    let by_operator = operator.and_then(|op| {
+        let plain = op.name.replace('_', "");
+        BY_OPERATOR.iter().find(|(word, _)| plain.starts_with(word))
+    });
+    Some(by_operator.map_or(by_name, |(_, collective)| collective))
+}
+
 pub(super) const ENTRIES: &[Entry<Kernels>] = &[
     fact!(
         "kernel.name",
@@ -303,6 +323,19 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
             let table = k.site.table;
             let all = table.labels.get(k.name.label.as_str()).copied();
             Answer::double((all.unwrap_or(0.0) / table.totals.gpu_busy_ns).min(1.0))
+        }
+    ),
+    fact!(
+        "kernel.is_largest",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "The kernels with no other label take more of the GPU's busy time",
+        |k| {
+            let labels = &k.site.table.labels;
+            let own = labels.get(k.name.label.as_str()).copied().unwrap_or(0.0);
+            Answer::flag(labels.values().all(|other| *other <= own))
         }
     ),
     fact!(
@@ -442,8 +475,8 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "",
         &[],
         NOTHING,
-        "Which collective: `all_reduce`, ...; silent for other kernels",
-        |k| { k.name.collective.map_or(Answer::DoesNotApply, Answer::word) }
+        "Which collective: `all_reduce`, ..., by the kernel's name, or by the operator where old releases of NCCL give all kernels one name; silent for other kernels",
+        |k| collective(k).map_or(Answer::DoesNotApply, Answer::word)
     ),
     fact!(
         "kernel.blocks",

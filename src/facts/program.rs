@@ -16,6 +16,8 @@ use crate::profile::{RangeKind, StrId};
 #[derive(Debug, Default)]
 pub(super) struct Program {
     engine: Option<&'static str>,
+    /// Work inside a `transformers` pipeline.
+    pipeline: bool,
     pytorch: bool,
     before_compile: bool,
     late: Option<(StrId, f64)>,
@@ -43,6 +45,7 @@ impl Program {
         let run = &costed.run;
         Program {
             engine: engine(costed),
+            pipeline: in_pipeline(costed),
             pytorch: is_pytorch(costed),
             before_compile: costed
                 .kernels
@@ -97,6 +100,16 @@ fn engine(costed: &Costed) -> Option<&'static str> {
     };
     let (name, _) = named.or_else(in_files)?;
     Some(name)
+}
+
+/// Whether Python frames of a `transformers` pipeline were recorded.
+fn in_pipeline(costed: &Costed) -> bool {
+    let strings = &costed.run.profile.strings;
+    let rows = (0..strings.len()).into_par_iter().with_min_len(1024);
+    rows.any(|row| {
+        let text = strings.get(StrId::new(row));
+        text.contains("transformers/pipelines/") && text.contains(".py")
+    })
 }
 
 /// Share of the late launches that a range must hold to be named.
@@ -173,6 +186,26 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`, ...; silent where none is",
         |t| Answer::or_silent(t.program.engine, Answer::word)
+    ),
+    fact!(
+        "run.transformers_pipeline",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Python frames of a `transformers` pipeline are seen; false where no stacks were recorded",
+        |t| Answer::flag(t.program.pipeline)
+    ),
+    fact!(
+        "run.gradient_all_reduce_median_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Median duration of the all-reduces of the backward pass; silent without any",
+        |t| Answer::or_silent(t.collectives.gradient_median_ns, |ns| Answer::double(
+            ns as f64
+        ))
     ),
     fact!(
         "run.phase",

@@ -26,6 +26,8 @@ pub(super) struct Waits {
     api: Option<StrId>,
     /// Median size of the copies that the calls of the operator wait for.
     bytes: Option<f64>,
+    /// Whether most of those copies go to the GPU.
+    to_gpu: bool,
     /// The source line with most of that time.
     line: Option<String>,
 }
@@ -37,6 +39,8 @@ struct Wait {
     span: Span,
     api: StrId,
     bytes: Option<u64>,
+    /// That copy goes to the GPU.
+    to_gpu: bool,
 }
 
 impl Waits {
@@ -73,6 +77,7 @@ impl Waits {
             found.op_ns = total(&waits) as f64;
             found.api = waits.iter().max_by_key(|w| w.span.ns()).map(|w| w.api);
             found.bytes = median_bytes(&waits);
+            found.to_gpu = waits.iter().filter(|wait| wait.to_gpu).count() * 2 > waits.len();
             found.line = line(run, thread, &waits);
         }
         Some(found)
@@ -116,7 +121,8 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
         }
     }
     let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
-    let mut copied: FxHashMap<ThreadId, u64> = FxHashMap::default();
+    // The last queued copy of each thread.
+    let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
     // Threads whose last call was a copy to the host that waited.
     let mut waited: FxHashSet<ThreadId> = FxHashSet::default();
     let mut waits: FxHashMap<ThreadId, Vec<Wait>> = FxHashMap::default();
@@ -125,34 +131,33 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
             let thread = run.profile.threads.get(call.thread.idx())?;
             of_number.get(thread.process, call.correlation)
         };
-        let bytes = match call.class {
+        let copied: Option<&MemoryCopy> = match call.class {
             ApiClass::Launch | ApiClass::GraphLaunch => {
                 launching.insert(call.thread);
-                copied.remove(&call.thread);
+                last.remove(&call.thread);
                 waited.remove(&call.thread);
                 continue;
             }
             // A copy to pageable memory waits for the work before it, whatever its name says.
             ApiClass::CopyAsync => {
                 let copy = copy();
-                let bytes = copy.map(|copy| copy.bytes);
                 if !copy.is_some_and(|copy| waits_for(call, copy)) {
-                    copied.extend(bytes.map(|bytes| (call.thread, bytes)));
+                    last.extend(copy.map(|copy| (call.thread, copy)));
                     continue;
                 }
                 waited.insert(call.thread);
-                bytes
+                copy
             }
             // A blocking copy to the host waits for all work before it.
             ApiClass::CopySync => match copy() {
-                Some(copy) if copy.kind == CopyKind::DtoH => Some(copy.bytes),
+                Some(copy) if copy.kind == CopyKind::DtoH => Some(copy),
                 _ => continue,
             },
             // Behind a copy that waited nothing is left to wait for.
             ApiClass::Sync if waited.remove(&call.thread) && call.span.ns() <= QUEUED_NS => {
                 continue;
             }
-            ApiClass::Sync => copied.remove(&call.thread),
+            ApiClass::Sync => last.remove(&call.thread),
             _ => continue,
         };
         if window.contains(call.span.start) && run.window.counts(call.span.start) {
@@ -160,7 +165,8 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
                 id: CallId::new(index),
                 span: call.span,
                 api: call.name,
-                bytes,
+                bytes: copied.map(|copy| copy.bytes),
+                to_gpu: copied.is_some_and(|copy| copy.kind == CopyKind::HtoD),
             });
         }
     }
@@ -311,6 +317,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         API,
         "Median size of the copies that those calls wait for; silent where most wait for something else",
         |t| Answer::or_silent(t.waits.as_ref().and_then(|w| w.bytes), Answer::double)
+    ),
+    fact!(
+        "run.sync_after_input",
+        Bool,
+        "",
+        &[],
+        API,
+        "Most of those copies go to the GPU, as new tensors of the host do; false for results that the host reads",
+        |t| Answer::maybe(t.waits.as_ref().map(|w| w.to_gpu), Answer::flag)
     ),
     fact!(
         "run.sync_line",

@@ -12,6 +12,8 @@ use crate::read::READERS;
 const MOST: f64 = 0.5;
 
 /// The rule that finds almost no GPU work in a capture.
+/// The rule about files that hold only a sample of a trace.
+pub(super) const SAMPLED: &str = "profile/sampled-events";
 pub(super) const NO_WORK: &str = "profile/no-work";
 /// The rule about a capture with too little GPU work to stand for a run.
 pub(super) const SHORT_CAPTURE: &str = "profile/short-capture";

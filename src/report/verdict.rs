@@ -40,7 +40,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         graphs(s),
         copies(report),
         unknown_gpu(report),
-        idle(s),
+        idle(report),
         unexplained(s, &Basis::of(s)),
     ]
     .into_iter()
@@ -123,9 +123,10 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
                     format!("Then fix {next}; {all} should save {total}."),
                 ],
                 vec![
-                    start,
-                    format!("Then fix finding 2; {all} should save {total}."),
+                    start.clone(),
+                    format!("Then the others; {all} should save {total}."),
                 ],
+                vec![start],
                 vec![short],
             ]
         }
@@ -291,7 +292,18 @@ fn unknown_gpu(report: &Report) -> Option<String> {
 }
 
 /// Unreliable idle time that is long enough to hide what limits the step.
-fn idle(s: &Summary) -> Option<String> {
+fn idle(report: &Report) -> Option<String> {
+    let s = &report.summary;
+    if report
+        .capture
+        .iter()
+        .any(|f| f.rule == super::narrative::SAMPLED)
+    {
+        return Some(
+            "This file holds only a sample of a trace, so times are those of the sample."
+                .to_owned(),
+        );
+    }
     s.idle_unreliable.as_ref()?;
     let idle = s.device_window_ns.saturating_sub(s.busy_ns);
     let unreliable = idle.saturating_sub(s.reliable_idle_ns);
@@ -491,7 +503,10 @@ fn nothing_found(report: &Report) -> Vec<String> {
     }
     let minor = match report.minor.len() {
         0 => String::new(),
-        n => format!(" ({} below 1 %)", counted(n as u64, "minor finding")),
+        n => format!(
+            " ({}, of which less than 1 % is sure)",
+            counted(n as u64, "minor finding")
+        ),
     };
     vec![format!(
         "{rules} ran and found nothing worth changing{minor}."

@@ -1,6 +1,6 @@
 # /// treatment
 # title = "TF32 for fp32 matrix products"
-# rules = ["precision/tf32-off"]
+# rules = ["precision/tf32-off", "precision/amp-off"]
 # lines = 'torch.set_float32_matmul_precision("high")'
 # where = "once, at the start of the program"
 # tolerance = 2e-2
