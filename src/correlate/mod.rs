@@ -157,6 +157,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
     let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
     times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
     let batch = serving_batch::of_window(&profile, &launches, &times.inside);
+    let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
     let user_ranges = user_ranges(&profile, &texts);
     let op_names = texts.op_names;
     drop((launches, brackets));
@@ -223,6 +224,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
         unexplained_idle_ns,
         layer_source,
         batch,
+        executions,
         replay_names,
         profile,
     }

@@ -80,6 +80,8 @@ pub struct Run {
     /// The requests that the analysed executions of a served model work on, where ranges say so and all
     /// agree.
     pub batch: Option<ServingBatch>,
+    /// Number of these executions; 0 without `batch`.
+    pub executions: u64,
     /// What kernels of graph replays do, by a recording without graphs; `None` where none was given or none
     /// fits.
     pub replay_names: Option<ReplayNames>,

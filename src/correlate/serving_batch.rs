@@ -131,12 +131,12 @@ impl Requests {
     }
 }
 
-/// The batch of all analysed executions; `None` where no range names one, or several differ.
+/// The batch of all analysed executions and their number; `None` where no range names one, or several differ.
 pub(super) fn of_window(
     profile: &Profile,
     launches: &[Option<CallId>],
     inside: &[bool],
-) -> Option<ServingBatch> {
+) -> Option<(ServingBatch, u64)> {
     let strings = profile.strings.iter();
     let named: FxHashMap<StrId, ServingBatch> = strings
         .filter_map(|(id, text)| Some((id, ServingBatch::read(text)?)))
@@ -157,7 +157,8 @@ pub(super) fn of_window(
     let most = found.iter().map(details).max()?;
     found.retain(|batch| details(batch) == most);
     let first = *found.first()?;
-    found.iter().all(|batch| *batch == first).then_some(first)
+    let same = found.iter().all(|batch| *batch == first);
+    same.then_some((first, found.len() as u64))
 }
 
 #[cfg(test)]

@@ -226,6 +226,18 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::or_silent(t.costed.run.batch, |batch| Answer::int(batch.sequences()))
     ),
     fact!(
+        "run.executions",
+        Int,
+        "",
+        &[],
+        NOTHING,
+        "Number of executions of a served model in the window, by the ranges of the engine; silent as `run.phase`",
+        |t| {
+            let run = &t.costed.run;
+            Answer::or_silent(run.batch.map(|_| run.executions), Answer::int)
+        }
+    ),
+    fact!(
         "run.cached_tokens",
         Int,
         "",

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use pyprof_advise::advisor::open;
+use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member};
 use pyprof_advise::read::NoProgress;
 use pyprof_advise::report::{RepeatingKernels, Report, markdown, read_json, text};
 use pyprof_advise::{Advisor, compare, report};
@@ -280,4 +282,25 @@ fn ranks_share_an_upper_end_of_the_slowdown() {
     // The same time on both: 2 / (1/2 + 1/4).
     assert_eq!(merged(Some(2.0), Some(4.0)), Some(2.0 / 0.75));
     assert_eq!(merged(Some(2.0), None), None);
+}
+
+#[test]
+fn executions_of_a_served_model_are_counted() {
+    let mut trace = Replays::of(3, 12);
+    let launches = trace.events.iter().filter(|e| e["cat"] == "cuda_runtime");
+    let starts: Vec<u64> = launches.map(|e| e["ts"].as_u64().unwrap()).collect();
+    for start in starts {
+        trace.now = start - 5;
+        let name = "execute_context_0(0)_generation_8(8)";
+        trace.event("user_annotation", name, 45, &json!({}));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    std::fs::write(&path, json!({"traceEvents": trace.events}).to_string()).unwrap();
+    let advisor = Advisor::new().unwrap().gpu("h100").unwrap();
+    let profile = open(&path, &NoProgress).unwrap();
+    let costed = advisor.analyze(profile, &mut |_| {}).unwrap().costed;
+    let table = FactTable::new(&costed);
+    let executions = table.view(Member::Run).get("run.executions");
+    assert_eq!(executions, Answer::Value(facts::Value::Int(3)));
 }

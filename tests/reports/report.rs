@@ -140,6 +140,7 @@ impl Sample {
             unexplained_idle_ns: 0,
             layer_source: Some(LayerSource::Module),
             batch: None,
+            executions: 0,
             replay_names: None,
         };
         Sample {
