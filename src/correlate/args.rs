@@ -250,6 +250,9 @@ const MESSAGE_KEYS: [&str; 5] = [
     "dtype",
 ];
 
+/// Keys of the event of a compiled kernel that tell its cost, stored under the same names.
+const COST_KEYS: [&str; 2] = ["kernel_flop", "kernel_num_gb"];
+
 fn event_args(event: &Map<String, Value>) -> Vec<Arg> {
     let list = |keys: &[&str]| {
         keys.iter()
@@ -282,6 +285,17 @@ fn event_args(event: &Map<String, Value>) -> Vec<Arg> {
             name: Some(key.to_owned()),
             value,
         });
+    }
+    for key in COST_KEYS {
+        let value = match event.get(key) {
+            Some(Value::Number(n)) => n.as_f64(),
+            Some(Value::String(text)) => text.parse().ok(),
+            _ => None,
+        };
+        items.extend(value.map(|value: f64| Arg {
+            name: Some(key.to_owned()),
+            value: ArgValue::Float(value),
+        }));
     }
     let group = event.get("Process Group Ranks").and_then(Value::as_str);
     if let Some(size) = group

@@ -30,12 +30,41 @@ const REDUCTION: Entry = Entry {
     ..POINTWISE
 };
 
+/// Kernels of TorchInductor's templates: products, convolutions, attention.
+const TEMPLATE: Entry = Entry {
+    names: &["triton_tem_*"],
+    family: Family::Gemm,
+    class: FlopsClass::Exact,
+    flops: "`kernel_flop` of the event, which TorchInductor records with `TORCHINDUCTOR_BENCHMARK_KERNEL=1`",
+    bytes: "`kernel_num_gb` of the event, recorded alike",
+    source: "torch/_inductor/select_algorithm.py: estimate_flops() and estimate_kernel_num_bytes() of a TritonTemplateKernel",
+    handler: template,
+    ..POINTWISE
+};
+
+const CONVOLUTION: Entry = Entry {
+    family: Family::Conv,
+    ..TEMPLATE
+};
+
+const ATTENTION: Entry = Entry {
+    family: Family::Attention,
+    flops: "unknown: which blocks of the mask are computed is not in the profile",
+    bytes: "unknown: the same",
+    source: "torch/_inductor/kernel/flex: the block mask is an argument, of which the trace has the shape only",
+    handler: flex_attention,
+    ..TEMPLATE
+};
+
 /// The entry of a compiled kernel's name. These names are generated, so the table cannot list them.
 pub(super) fn entry(base: &str) -> Option<&'static Entry> {
     let kind = base.strip_prefix("triton_")?;
     match kind.get(..4)? {
         "poi_" => Some(&POINTWISE),
         "red_" | "per_" => Some(&REDUCTION),
+        "tem_" if kind.contains("flex_") => Some(&ATTENTION),
+        "tem_" if kind.contains("convolution") => Some(&CONVOLUTION),
+        "tem_" => Some(&TEMPLATE),
         _ => None,
     }
 }
@@ -65,6 +94,27 @@ fn pointwise(call: &Call) -> Result<OpCost, UnknownCost> {
 
 fn reduction(call: &Call) -> Result<OpCost, UnknownCost> {
     every_pointer(call, &pointers(call)?)
+}
+
+fn template(call: &Call) -> Result<OpCost, UnknownCost> {
+    let recorded = |key: &str| {
+        let mut items = call.args.items.iter();
+        match items.find(|arg| arg.name.as_deref() == Some(key))?.value {
+            ArgValue::Float(n) if n.is_finite() && n > 0.0 => Some(n),
+            _ => None,
+        }
+    };
+    let numbers = recorded("kernel_flop").zip(recorded("kernel_num_gb"));
+    let (flops, gb) = numbers.ok_or(UnknownCost::NoScalars)?;
+    let pointers = pointers(call)?;
+    let largest = pointers.iter().map(|t| count(&t.shape)).max().unwrap_or(0);
+    // Casts of floats that are too large yield the largest integer.
+    let bytes = (gb * 1e9).round() as u64;
+    call.one(flops as u64, Ok(bytes), Dims::Elements { numel: largest })
+}
+
+fn flex_attention(_call: &Call) -> Result<OpCost, UnknownCost> {
+    Err(UnknownCost::DataDependent)
 }
 
 fn every_pointer(call: &Call, pointers: &[&Tensor]) -> Result<OpCost, UnknownCost> {

@@ -88,6 +88,10 @@ fn other_accelerator(category: &str) -> Option<&'static str> {
 /// one.
 const NAMED: i64 = 1 << 40;
 
+/// How the names of kernels begin that TorchInductor makes from a template. Of other compiled kernels, the
+/// shapes of the arguments tell the cost.
+const TEMPLATE: &str = "triton_tem_";
+
 /// Skipped rows by table.
 #[derive(Debug, Default)]
 pub(super) struct SkippedByTable {
@@ -232,7 +236,14 @@ impl Rows {
         let Some(span) = span(event, &mut self.skipped.ranges, &mut self.fractions) else {
             return;
         };
-        let args = self.arguments(&event.args);
+        let mut args = event.args;
+        if !event
+            .name
+            .is_some_and(|name| bare(name).starts_with(TEMPLATE))
+        {
+            (args.kernel_flop, args.kernel_num_gb) = (None, None);
+        }
+        let args = self.arguments(&args);
         let range = HostRange {
             span,
             thread: ThreadId(u32::MAX),
@@ -467,6 +478,8 @@ impl Rows {
             ("Group size", args.group_size),
             ("dtype", args.dtype),
             ("Process Group Ranks", args.group_ranks),
+            ("kernel_flop", args.kernel_flop),
+            ("kernel_num_gb", args.kernel_num_gb),
         ] {
             let value = value.map_or("", RawValue::get);
             if matches!(value, "" | "\"\"" | "[]" | "null") {

@@ -148,6 +148,9 @@ object! {
         group_size: Raw<'a> = "Group size",
         group_ranks: Raw<'a> = "Process Group Ranks",
         dtype: Raw<'a> = "dtype",
+        /// FLOPs and 10^9 bytes of a compiled kernel, by TorchInductor.
+        kernel_flop: Raw<'a> = "kernel_flop",
+        kernel_num_gb: Raw<'a> = "kernel_num_gb",
     }
 }
 

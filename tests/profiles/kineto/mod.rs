@@ -12,7 +12,7 @@ mod written;
 
 use proptest::prelude::*;
 use pyprof_advise::correlate::{Direction, LayerSource, Run, WithoutOperator, correlate};
-use pyprof_advise::cost::VOCABULARY;
+use pyprof_advise::cost::{Family, UnknownCost, VOCABULARY, estimate_costs};
 use pyprof_advise::profile::{
     ApiClass, CopyKind, MemoryKind, Profile, RangeKind, SerialNumber, Span, SyncKind,
 };
@@ -825,4 +825,40 @@ fn real_traces_have_directions_layers_and_steps() {
         again.count() > 0,
         "activation checkpointing runs forward work twice"
     );
+}
+
+/// No trace with these numbers is at hand: the members are those that `get_profiler_kwargs` of
+/// torch/_inductor/runtime/triton_heuristics.py writes.
+#[test]
+fn compiled_products_cost_what_the_compiler_recorded() {
+    let cost = |name: &str, more: Value| {
+        let mut args = json!({"Input Dims": [[64, 32], [32, 16], [64, 16]],
+            "Input type": ["c10::BFloat16", "c10::BFloat16", "c10::BFloat16"]});
+        for (key, value) in more.as_object().unwrap() {
+            args[key] = value.clone();
+        }
+        let trace = json!({"traceEvents": [
+            {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 0, "dur": 9, "args": args},
+            {"ph": "X", "cat": "cuda_runtime", "name": "cuLaunchKernel", "pid": 1, "tid": 1, "ts": 2,
+             "dur": 2, "args": {"correlation": 5}},
+            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 6, "dur": 9,
+             "args": {"correlation": 5, "device": 0, "stream": 7}}]});
+        let costed = estimate_costs(run(profile(&trace.to_string())), None);
+        let cost = costed.sites[0].cost.clone();
+        cost.map(|cost| (cost.family, cost.flops(), cost.bytes()))
+    };
+    let recorded = json!({"kernel_flop": 65_536, "kernel_num_gb": 0.000_007_168});
+    let mm = cost("triton_tem_fused_mm_2", recorded.clone());
+    // 2 x 64 x 16 x 32, and the three matrices in bf16.
+    assert_eq!(mm, Ok((Family::Gemm, 65_536, 2 * (2_048 + 512 + 1_024))));
+    let without = cost("triton_tem_fused_mm_2", json!({}));
+    assert_eq!(without, Err(UnknownCost::NoScalars));
+    let none = json!({"kernel_flop": "None", "kernel_num_gb": 0.1});
+    let none = cost("triton_tem_fused_mm_2", none);
+    assert_eq!(none, Err(UnknownCost::NoScalars));
+    let flex = cost("triton_tem_fused_flex_attention_1", recorded.clone());
+    assert_eq!(flex, Err(UnknownCost::DataDependent));
+    // Of other kernels the shapes tell more: three matrices of one type.
+    let pointwise = cost("triton_poi_fused_add_0", recorded);
+    assert_eq!(pointwise.map(|cost| cost.1), Ok(0));
 }
