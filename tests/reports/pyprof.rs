@@ -791,7 +791,7 @@ fn listed() -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
             let id = line.strip_prefix("| `")?.split('`').next()?;
             Some(id)
         });
-        let list = if section.starts_with("Not met") {
+        let list = if section.starts_with("Not found") {
             &mut unmet
         } else {
             &mut met
