@@ -148,9 +148,9 @@ fn gpu_time_counts_once_launches_are_in_time() {
     };
     assert_eq!(
         (first.rule.as_str(), last.rule.as_str()),
-        ("fusion/cuda-graph", "precision/tf32-off")
+        ("fusion/cuda-graph", "precision/amp-off")
     );
-    // Half of the run is waiting for launches: alone, TF32 shortens a step by 2 ms at most, behind the graph by all
+    // Half of the run is waiting for launches: alone, 16 bits shorten a step by 2 ms at most, behind the graph by all
     // it saves.
     let saving = last.saving.unwrap();
     assert_eq!(saving.step_ns, Some(saving.claimed_ns));
