@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::median;
 use crate::correlate::{ArgsId, Gap, OpCallId, OpNameId, Run};
+use crate::profile::Span;
 
 /// Shorter intervals are no set-up: loading a kernel takes a millisecond and more.
 const LEAST_NS: i64 = 1_000_000;
@@ -39,7 +40,7 @@ impl FirstCalls {
             if first.is_none_or(|other| start(id) < start(other)) {
                 *first = Some(id);
             }
-            lengths.extend(span(run, id).map(|span| span.ns()));
+            lengths.extend(span(run, id).map(Span::ns));
         }
         let once = calls.into_values().filter_map(|(first, mut lengths)| {
             let first = first.filter(|_| lengths.len() > 1)?;
@@ -67,7 +68,7 @@ fn key(run: &Run, id: OpCallId) -> Option<Key> {
     Some((call.op, call.args?))
 }
 
-fn span(run: &Run, id: OpCallId) -> Option<crate::profile::Span> {
+fn span(run: &Run, id: OpCallId) -> Option<Span> {
     let call = run.op_calls.get(id.idx())?;
     run.profile.ranges.get(call.range.idx()).map(|r| r.span)
 }
