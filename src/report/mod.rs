@@ -197,7 +197,7 @@ pub struct Report {
     pub layers: Vec<LayerRow>,
     /// Layers that are not listed.
     pub layers_omitted: Omitted,
-    /// The kernels that repeat, most likely the layers of the model; `null` where operators or layers are
+    /// The kernels that repeat, most likely layers of the model; `null` where operators or layers are
     /// known, or nothing repeats.
     #[serde(default)]
     pub repeating: Option<RepeatingKernels>,

@@ -351,7 +351,7 @@ impl RepeatingKernels {
             _ => counted(self.repetitions, "repetition"),
         };
         let what = match self.like_layers {
-            true => ", most likely the layers of the model",
+            true => ", most likely layers of the model",
             false => "",
         };
         format!(

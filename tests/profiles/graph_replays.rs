@@ -103,7 +103,7 @@ fn layers_of_replays_are_told_by_their_period() {
     // Five kernels with a pause of 1 us between them.
     let times = (found.min_ns, found.max_ns, found.mean_ns);
     assert_eq!(times, (73_000, 73_000, 73_000.0));
-    let told = "4 times 12 repetitions of 5 kernels, most likely the layers of the model. They take 3.31 ms (98 % of \
+    let told = "4 times 12 repetitions of 5 kernels, most likely layers of the model. They take 3.31 ms (98 % of \
         GPU time). A repetition takes 73.0 us on average, 73.0 us to 73.0 us.";
     let page = markdown(&report).unwrap();
     assert!(page.contains(told), "{page}");
