@@ -38,8 +38,8 @@ pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
             folder.display()
         )));
     }
-    let everywhere: Vec<String> = (report.sites.iter())
-        .filter_map(|site| site.source_line.clone())
+    let everywhere: Vec<&str> = (report.sites.iter())
+        .filter_map(|site| site.source_line.as_deref())
         .collect();
     for finding in &mut report.findings {
         // What a finding on copies or idle time changes, such as a loader, may be in any file of the program.
@@ -66,13 +66,13 @@ fn quotes(root: &Path, lines: &[String], edits: &[Edit]) -> Vec<Quote> {
 }
 
 /// The code around the only line that one of the edits fits, in the files of some lines.
-fn changed(root: &Path, lines: &[String], edits: &[Edit]) -> Option<Quote> {
+fn changed(root: &Path, lines: &[impl AsRef<str>], edits: &[Edit]) -> Option<Quote> {
     if edits.is_empty() {
         return None;
     }
     let mut paths: Vec<&str> = lines
         .iter()
-        .filter_map(|l| Some(l.rsplit_once(':')?.0))
+        .filter_map(|l| Some(l.as_ref().rsplit_once(':')?.0))
         .collect();
     paths.sort_unstable();
     paths.dedup();

@@ -66,7 +66,6 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     }
     let mut groups: BTreeMap<GroupKey, CopyGroup> = BTreeMap::new();
     let mut around: FxHashMap<GroupKey, Callers> = FxHashMap::default();
-    let mut compiled: FxHashMap<StrId, bool> = FxHashMap::default();
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
     let copies = run.profile.copies.iter().zip(&run.window.copies);
@@ -125,11 +124,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         group.time_ns += copy.span.ns() as f64;
         group.exposed_ns += exposed as f64;
         group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
-        let mut is_compiled = |name: &StrId| -> bool {
-            let known = compiled.entry(*name);
-            *known.or_insert_with(|| run.profile.text(*name).starts_with(COMPILED))
-        };
-        if enclosing.is_some_and(|ops| ops.all.iter().any(&mut is_compiled)) {
+        if enclosing.is_some_and(|ops| ops.compiled) {
             group.compiled_ns += copy.span.ns() as f64;
         }
         if enclosing.is_some_and(|ops| ops.accumulates) {
@@ -149,10 +144,6 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     }
     groups.into_values().collect()
 }
-
-/// How the autograd functions of compiled code begin: `CompiledFunction`, `CompiledFunctionBackward`
-/// (torch/_functorch/_aot_autograd/runtime_wrappers.py).
-const COMPILED: &str = "CompiledFunction";
 
 /// Direction, source, destination, and whether the call was synchronous.
 type GroupKey = (CopyKind, MemoryKind, MemoryKind, bool);

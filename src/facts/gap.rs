@@ -14,12 +14,12 @@ use crate::correlate::{
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, KernelId, RangeKind, StrId};
 
-mod first_calls;
+mod first_shapes;
 mod host_activity;
 mod host_time;
 mod loader;
 
-use first_calls::FirstCalls;
+use first_shapes::FirstShapes;
 use loader::{Loader, LoaderRanges};
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
@@ -173,7 +173,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
         || operators(run),
         || (host_activity::activities(run), LoaderRanges::of(run)),
     );
-    let first_calls = FirstCalls::of(run);
+    let first_shapes = FirstShapes::of(run);
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
@@ -218,7 +218,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
             if site.is_some_and(|site| is_beside_model(costed, site)) {
                 lengths.beside_model += gap.reliable_ns;
             }
-            if first_calls.explain(run, gap) {
+            if first_shapes.explain(run, gap) {
                 lengths.first_calls += gap.reliable_ns;
             }
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
@@ -365,8 +365,10 @@ pub(super) struct EnclosingRanges {
     reads: bool,
     /// Whether one of them is autograd's keeping of a parameter's gradient.
     pub(super) accumulates: bool,
+    /// Whether one of them is code that `torch.compile` made.
+    pub(super) compiled: bool,
     /// All, from the inside.
-    pub(super) all: Arc<[StrId]>,
+    all: Arc<[StrId]>,
 }
 
 /// The operators around each of these calls, which are in the order of the profile.
@@ -415,10 +417,12 @@ pub(super) fn operators_around(
                 text.contains("::") && !text.starts_with("autograd::")
             };
             let inner_name = operator_in(profile.text(inner));
+            let mut texts = stack.iter().map(|op| profile.text(*op));
             EnclosingRanges {
                 inner,
                 reads: inner_name.is_some_and(|name| READS.contains(&name)),
-                accumulates: (stack.iter()).any(|op| profile.text(*op).contains("AccumulateGrad")),
+                accumulates: texts.clone().any(|text| text.contains("AccumulateGrad")),
+                compiled: texts.any(|text| operator_in(text) == Some("torch_compiled")),
                 outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
                 all: stack.as_slice().into(),
             }

@@ -5,7 +5,7 @@ use super::site::SiteScope;
 use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
-use crate::cost::{DecodedName, Family, TensorCore};
+use crate::cost::{DecodedName, Family, TensorCore, collective_in};
 use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
 
@@ -170,24 +170,16 @@ fn transfer(k: &KernelScope<'_>) -> (i64, u64) {
     })
 }
 
-/// Collectives by words of their operators: `all_reduce`, `allreduce_`, `_all_gather_base`.
-const BY_OPERATOR: &[(&str, &str)] = &[
-    ("allreduce", "all_reduce"),
-    ("reducescatter", "reduce_scatter"),
-    ("allgather", "all_gather"),
-    ("broadcast", "broadcast"),
-];
-
-/// The collective of a kernel. Old releases of NCCL run all collectives in kernels named after sends and
-/// receives; the operator tells which one it was.
+/// The collective of a kernel. NCCL exchanges messages between all ranks in the kernels of sends and receives,
+/// and its old releases run all collectives there; the operator tells which one it was.
 fn collective(kernel: &KernelScope<'_>) -> Option<&'static str> {
     let by_name = kernel.name.collective?;
     let operator = (kernel.site.site.op.as_ref()).filter(|_| by_name == "send_recv");
-    let by_operator = operator.and_then(|op| {
-        let plain = op.name.replace('_', "");
-        BY_OPERATOR.iter().find(|(word, _)| plain.starts_with(word))
-    });
-    Some(by_operator.map_or(by_name, |(_, collective)| collective))
+    Some(
+        operator
+            .and_then(|op| collective_in(&op.name))
+            .unwrap_or(by_name),
+    )
 }
 
 pub(super) const ENTRIES: &[Entry<Kernels>] = &[

@@ -24,7 +24,7 @@ pub(super) struct Program {
 }
 
 /// Serving engines by their names as libraries of operators, with parts of the paths of their files.
-const ENGINES: &[(&str, &str)] = &[
+const ENGINES: [(&str, &str); 5] = [
     ("vLLM", "vllm/"),
     ("SGLang", "sglang/"),
     ("TensorRT-LLM", "tensorrt_llm/"),
@@ -82,34 +82,28 @@ fn engine(costed: &Costed) -> Option<&'static str> {
                     .is_some_and(|(first, _)| is_its(first))
             })
     });
-    let strings = &run.profile.strings;
-    let in_files = || {
-        let rows = (0..strings.len()).into_par_iter().with_min_len(1024);
-        rows.filter_map(|row| {
-            let text = strings.get(StrId::new(row));
-            // A Python frame of Kineto: `vllm/v1/worker/gpu_model_runner.py(1023): execute_model`.
-            let frame = text.contains(".py(") || text.contains(".py:");
-            let engine = ENGINES
-                .iter()
-                .filter(|_| frame)
-                .position(|(_, files)| text.contains(files))?;
-            Some(engine)
-        })
-        .min()
-        .and_then(|row| ENGINES.get(row))
-    };
-    let (name, _) = named.or_else(in_files)?;
-    Some(name)
+    // `vllm/v1/worker/gpu_model_runner.py(1023): execute_model`
+    let in_files = || first_in_frames(costed, ENGINES.map(|(_, files)| files));
+    let (name, _) = named.or_else(|| ENGINES.get(in_files()?))?;
+    Some(*name)
 }
 
 /// Whether Python frames of a `transformers` pipeline were recorded.
 fn in_pipeline(costed: &Costed) -> bool {
+    first_in_frames(costed, ["transformers/pipelines/"]).is_some()
+}
+
+/// The first of these folders that holds the file of a recorded Python frame, by position.
+fn first_in_frames<const N: usize>(costed: &Costed, folders: [&str; N]) -> Option<usize> {
     let strings = &costed.run.profile.strings;
     let rows = (0..strings.len()).into_par_iter().with_min_len(1024);
-    rows.any(|row| {
+    rows.filter_map(|row| {
         let text = strings.get(StrId::new(row));
-        text.contains("transformers/pipelines/") && text.contains(".py")
+        let frame = text.contains(".py(") || text.contains(".py:");
+        let mut folders = folders.iter().filter(|_| frame);
+        folders.position(|folder| text.contains(folder))
     })
+    .min()
 }
 
 /// Share of the late launches that a range must hold to be named.

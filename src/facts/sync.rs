@@ -32,15 +32,13 @@ pub(super) struct Waits {
     line: Option<String>,
 }
 
-/// One synchronizing call, and the bytes of the copy right before it.
+/// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     id: CallId,
     span: Span,
     api: StrId,
-    bytes: Option<u64>,
-    /// That copy goes to the GPU.
-    to_gpu: bool,
+    copy: Option<(CopyKind, u64)>,
 }
 
 impl Waits {
@@ -77,7 +75,8 @@ impl Waits {
             found.op_ns = total(&waits) as f64;
             found.api = waits.iter().max_by_key(|w| w.span.ns()).map(|w| w.api);
             found.bytes = median_bytes(&waits);
-            found.to_gpu = waits.iter().filter(|wait| wait.to_gpu).count() * 2 > waits.len();
+            let to_gpu = |wait: &&Wait| wait.copy.is_some_and(|(kind, _)| kind == CopyKind::HtoD);
+            found.to_gpu = waits.iter().filter(to_gpu).count() * 2 > waits.len();
             found.line = line(run, thread, &waits);
         }
         Some(found)
@@ -91,7 +90,7 @@ fn total(waits: &[Wait]) -> i64 {
 
 /// Median size of the copies of most of the waits.
 fn median_bytes(waits: &[Wait]) -> Option<f64> {
-    let mut bytes: Vec<u64> = waits.iter().filter_map(|wait| wait.bytes).collect();
+    let mut bytes: Vec<u64> = waits.iter().filter_map(|wait| Some(wait.copy?.1)).collect();
     bytes.sort_unstable();
     let known = bytes.len() * 2 > waits.len();
     let median = bytes.get(bytes.len() / 2).copied();
@@ -165,8 +164,7 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
                 id: CallId::new(index),
                 span: call.span,
                 api: call.name,
-                bytes: copied.map(|copy| copy.bytes),
-                to_gpu: copied.is_some_and(|copy| copy.kind == CopyKind::HtoD),
+                copy: copied.map(|copy| (copy.kind, copy.bytes)),
             });
         }
     }

@@ -9,7 +9,7 @@ use super::basis::Basis;
 use super::{CollectiveCall, CollectiveTimes, Report};
 use crate::base::units::{bytes, count, ns, per_step_count, percent, rate};
 use crate::correlate::{Run, SiteId};
-use crate::cost::{Costed, Family};
+use crate::cost::{Costed, Family, collective_in};
 use crate::facts::message_of;
 use crate::profile::{KernelId, Span, StrId};
 
@@ -19,20 +19,6 @@ const MAX_CALLS: usize = 4096;
 /// Calls of one size from which the fastest one is taken as the transfer: of fewer, each may have waited
 /// for another rank.
 const ENOUGH_CALLS: u64 = 5;
-
-/// Names of collectives, without separators, in kernels, operators and arguments, with their kind;
-/// the first match counts.
-const KINDS: [(&str, &str); 9] = [
-    ("alltoall", "all_to_all"),
-    ("allreduce", "all_reduce"),
-    ("allgather", "all_gather"),
-    ("reducescatter", "reduce_scatter"),
-    ("broadcast", "broadcast"),
-    ("barrier", "barrier"),
-    ("gather", "gather"),
-    ("scatter", "scatter"),
-    ("reduce", "reduce"),
-];
 
 /// Collectives of one kind among as many ranks, with messages of about one size: within a factor of four.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -190,13 +176,7 @@ impl Senders {
 
 /// The kind of collective in a name; `None` for sends and receives, which connect two ranks only.
 fn kind(name: &str) -> Option<&'static str> {
-    let plain: String = name
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    let found = KINDS.iter().find(|(word, _)| plain.contains(word));
-    found.map(|(_, kind)| *kind)
+    collective_in(name).filter(|collective| *collective != "send_recv")
 }
 
 /// The table of collectives as pages print it.
@@ -441,21 +421,6 @@ fn group_size(run: &Run, site: SiteId) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn collective_kinds_are_found_in_names() {
-        for (name, wanted) in [
-            ("all_reduce", Some("all_reduce")),
-            ("_allgather_base", Some("all_gather")),
-            ("nccl:reduce_scatter", Some("reduce_scatter")),
-            ("all_to_all", Some("all_to_all")),
-            ("reduce", Some("reduce")),
-            ("send_recv", None),
-            ("record_param_comms", None),
-        ] {
-            assert_eq!(kind(name), wanted, "{name}");
-        }
-    }
 
     #[test]
     fn rows_of_one_size_class_are_one_row() {

@@ -4,6 +4,7 @@
 use super::scan::{self, Ident, Parts};
 use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
+use crate::cost::collective_in;
 
 /// Memory operations that some profilers list among the kernels.
 pub(super) fn memory(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
@@ -454,36 +455,10 @@ fn list_op(functor: &str, after: &str) -> Option<&'static str> {
 
 /// Collective communication: NCCL, RCCL, and custom kernels of serving engines.
 pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
-    const COLLECTIVES: [(&str, &str); 14] = [
-        ("allreduce", "all_reduce"),
-        ("all_reduce", "all_reduce"),
-        ("cross_device_reduce", "all_reduce"),
-        ("allgather", "all_gather"),
-        ("all_gather", "all_gather"),
-        ("reducescatter", "reduce_scatter"),
-        ("reduce_scatter", "reduce_scatter"),
-        ("alltoall", "all_to_all"),
-        ("all_to_all", "all_to_all"),
-        ("sendrecv", "send_recv"),
-        ("broadcast", "broadcast"),
-        ("reduce", "reduce"),
-        ("dispatch", "all_to_all"),
-        ("combine", "all_to_all"),
-    ];
-    const CUSTOM: [&str; 12] = [
-        "allreduce",
-        "all_reduce",
-        "allgather",
-        "all_gather",
-        "reducescatter",
-        "reduce_scatter",
-        "alltoall",
-        "all_to_all",
-        "cross_device_reduce",
-        "nvshmem",
-        "userbuffers",
-        "lamport",
-    ];
+    // Communication of one rank with others whose names name no collective.
+    const CUSTOM: [&str; 3] = ["nvshmem", "userbuffers", "lamport"];
+    // The exchanges between experts.
+    const EXCHANGES: [&str; 2] = ["dispatch", "combine"];
     let leaf = parts.leaf.as_str();
     let nccl = ["nccl", "rccl", "msccl"]
         .iter()
@@ -491,7 +466,12 @@ pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let expert = ["deep_ep::", "dpsk::ep::", "nvshmem"]
         .iter()
         .any(|p| parts.path.starts_with(p));
-    let custom = CUSTOM.iter().any(|c| leaf.contains(c))
+    let collective = collective_in(leaf);
+    let custom = (CUSTOM.iter().any(|c| leaf.contains(c))
+        || matches!(
+            collective,
+            Some("all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all")
+        ))
         && !scan::words(parts.name())
             .iter()
             .any(|w| w == "copy" || w == "triton");
@@ -500,10 +480,14 @@ pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     }
     out.family = Family::Communication;
     out.persistent = true;
-    out.collective = COLLECTIVES
-        .iter()
-        .find(|c| leaf.contains(c.0))
-        .map(|c| c.1)
+    let exchange = || {
+        EXCHANGES
+            .iter()
+            .any(|c| leaf.contains(c))
+            .then_some("all_to_all")
+    };
+    out.collective = collective
+        .or_else(exchange)
         .filter(|c| nccl.is_some() || expert || *c != "reduce");
     // NCCL names every send and receive `int8_t`, whatever the element type.
     if out.collective != Some("send_recv") {

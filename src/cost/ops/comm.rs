@@ -7,7 +7,7 @@ use super::call::{Call, product, size, sum};
 use super::name::{Name, Origin};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost, collective_in};
 
 const NOTE: &str =
     "local memory traffic only: a collective is limited by links and by the slowest rank";
@@ -95,24 +95,16 @@ pub(super) fn entry(name: &Name<'_>) -> Option<&'static Entry> {
 /// The bytes that a rank sends per byte of the message, as a fraction, with `n` ranks. Source:
 /// nccl-tests, doc/PERFORMANCE.md, "bus bandwidth".
 fn bus_factor(collective: &str, n: u64) -> Option<(u64, u64)> {
-    let plain: String = collective
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    let others = n.saturating_sub(1);
-    let is = |words: &[&str]| words.iter().any(|w| plain.contains(w));
-    // The order matters: most names contain "reduce".
-    if n == 0 {
-        None
-    } else if is(&["allreduce"]) {
-        Some((others.saturating_mul(2), n))
-    } else if is(&["reducescatter", "alltoall", "gather", "scatter"]) {
-        Some((others, n))
-    } else if is(&["broadcast", "reduce", "send", "recv"]) {
-        Some((1, 1))
-    } else {
-        None
+    let others = n.checked_sub(1)?;
+    match collective_in(collective) {
+        Some("all_reduce") => Some((others.saturating_mul(2), n)),
+        Some("reduce_scatter" | "all_to_all" | "all_gather" | "gather" | "scatter") => {
+            Some((others, n))
+        }
+        Some("broadcast" | "reduce" | "send_recv") => Some((1, 1)),
+        // Halves of a message to one rank.
+        None if ["send", "recv"].iter().any(|w| collective.contains(w)) => Some((1, 1)),
+        _ => None,
     }
 }
 

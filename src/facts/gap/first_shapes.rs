@@ -1,5 +1,6 @@
 //! Idle intervals inside the first call of an operator with its arguments: a library chooses its kernel or
-//! loads it then, which happens once per shape.
+//! loads it then, which happens once per shape. Such calls may come in any step, so they stay in the window;
+//! `correlate` leaves out what an operator does once per program.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,10 +19,10 @@ type Key = (OpNameId, ArgsId);
 /// The calls that are the first of their operator with their arguments and take ten times as long as half of
 /// the later ones; only calls whose kernel ends a long interval are looked at.
 #[derive(Debug, Default)]
-pub(super) struct FirstCalls(FxHashSet<OpCallId>);
+pub(super) struct FirstShapes(FxHashSet<OpCallId>);
 
-impl FirstCalls {
-    pub(super) fn of(run: &Run) -> FirstCalls {
+impl FirstShapes {
+    pub(super) fn of(run: &Run) -> FirstShapes {
         let gaps = run.timeline.devices.iter().flat_map(|device| &device.gaps);
         let long = gaps.filter(|gap| gap.reliable_ns >= LEAST_NS);
         // The first call, its length, and the lengths of the others.
@@ -30,7 +31,7 @@ impl FirstCalls {
             .map(|key| (key, (None, Vec::new())))
             .collect();
         if calls.is_empty() {
-            return FirstCalls::default();
+            return FirstShapes::default();
         }
         let start = |id: OpCallId| Some(span(run, id)?.start);
         for id in (0..run.op_calls.len()).map(OpCallId::new) {
@@ -47,7 +48,7 @@ impl FirstCalls {
             let typical = median(&mut lengths)?;
             (span(run, first)?.ns() >= typical.saturating_mul(LONGER)).then_some(first)
         });
-        FirstCalls(once.collect())
+        FirstShapes(once.collect())
     }
 
     /// Whether most of an interval lies inside such a call.
