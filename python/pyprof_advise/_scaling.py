@@ -68,7 +68,7 @@ class Scaling:
         losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         given = [grad_tensors] if isinstance(grad_tensors, torch.Tensor) else grad_tensors
         given = [None] * len(losses) if given is None else list(given)
-        # The loss itself stays as it is for whoever looks at it; its gradient is the factor instead of one.
+        # The program may print the loss, so the factor scales the gradient that backward starts from.
         scaled = [self._gradient(loss, gradient) for loss, gradient in zip(losses, given)]
         result = original(losses, scaled, *args, **kwargs)
         self._has_gradients = True

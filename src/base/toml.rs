@@ -50,6 +50,8 @@ pub struct Document<'a> {
     complaints: &'a Complaints,
     /// Start positions of the values that were reported.
     refused: RefCell<BTreeSet<usize>>,
+    /// Paths of known keys that unknown ones seem to be misspellings of.
+    meant: RefCell<BTreeSet<String>>,
     /// Paths of all values and tables by address, once a message needs one.
     paths: OnceCell<HashMap<usize, String>>,
 }
@@ -66,6 +68,7 @@ pub fn parse<'a>(source: &'a Arc<Source>, complaints: &'a Complaints) -> Documen
         source,
         complaints,
         refused: RefCell::default(),
+        meant: RefCell::default(),
         paths: OnceCell::new(),
     }
 }
@@ -213,8 +216,11 @@ impl<'a> Table<'a> {
         joined(&self.path(), key)
     }
 
-    /// Reports a missing key.
+    /// Reports a missing key, unless one of the unknown keys was reported as its misspelling.
     pub fn missing(&self, key: &str) {
+        if self.document.meant.borrow().contains(&self.path_of(key)) {
+            return;
+        }
         let label = if self.path().is_empty() {
             ""
         } else {
@@ -295,7 +301,11 @@ impl<'a> Table<'a> {
                 continue;
             }
             let label = match suggest::nearest(key, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
+                Some(near) => {
+                    let mut meant = self.document.meant.borrow_mut();
+                    meant.insert(self.path_of(near));
+                    format!("did you mean `{near}`?")
+                }
                 None => String::new(),
             };
             let title = format!("unknown key `{}`", self.path_of(key));

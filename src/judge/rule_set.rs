@@ -231,7 +231,11 @@ impl RuleSet {
     }
 }
 
-/// The id nearest to what was typed; the folder may be wrong or left out.
+/// Rules named in an error for a word that no id resembles.
+const LISTED: usize = 6;
+
+/// The id nearest to what was typed; the folder may be wrong or left out. If there is none, the ids that
+/// contain what was typed as words.
 fn near_id<'a>(typed: &str, ids: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = did_you_mean(typed, ids.clone());
     if !near.is_empty() {
@@ -239,11 +243,19 @@ fn near_id<'a>(typed: &str, ids: impl Iterator<Item = &'a str> + Clone) -> Strin
     }
     let stem = |id: &'a str| id.rsplit('/').next().unwrap_or(id);
     let typed = typed.rsplit('/').next().unwrap_or(typed);
-    let Some(near) = nearest(typed, ids.clone().map(stem)) else {
-        return String::new();
-    };
-    let id = ids.into_iter().find(|id| stem(id) == near);
-    id.map_or(String::new(), |id| format!("; did you mean `{id}`?"))
+    if let Some(near) = nearest(typed, ids.clone().map(stem)) {
+        let id = ids.into_iter().find(|id| stem(id) == near);
+        return id.map_or(String::new(), |id| format!("; did you mean `{id}`?"));
+    }
+    // A topic rather than a rule: `amp`, `batch-norm`.
+    let words = |text: &'a str| text.split(['-', '/']);
+    let typed: Vec<&str> = typed.split(['-', '_', ' ']).collect();
+    let named = ids.filter(|id| typed.iter().all(|word| words(id).any(|w| w == *word)));
+    let named: Vec<String> = named.take(LISTED).map(|id| format!("`{id}`")).collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!("; rules with that word: {}", named.join(", ")),
+    }
 }
 
 /// An id, a category or a glob that stands for at least one rule.

@@ -783,6 +783,10 @@ fn misspelled_rules_and_params_get_suggestions() {
         &sandbox.refused("rules explain precision/amp-of"),
         &["did you mean `precision/amp-off`"],
     );
+    has(
+        &sandbox.refused("rules explain batch-norm"),
+        &["rules with that word: ", "`layers/batch-norm-slow`"],
+    );
     has(&sandbox.refused("rules facts nosuchfact"), &["nosuchfact"]);
 }
 
