@@ -20,15 +20,16 @@ impl Glob {
 
     /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else {
+        // Most patterns are names, and those of all rules are compared with all ids.
+        if !self.0.as_bytes().contains(&b'*') {
+            return self.0 == name;
+        }
+        let (first, parts) = self.0.split_once('*').unwrap_or((&self.0, ""));
+        let Some(mut rest) = name.strip_prefix(first) else {
             return false;
         };
-        let parts: Vec<&str> = parts.collect();
-        let Some((last, middle)) = parts.split_last() else {
-            return rest.is_empty();
-        };
-        for part in middle {
+        let (middle, last) = parts.rsplit_once('*').unwrap_or(("", parts));
+        for part in middle.split('*') {
             match rest.split_once(part) {
                 Some((_, after)) => rest = after,
                 None => return false,

@@ -3,7 +3,7 @@
 use regex::{Regex, RegexBuilder};
 
 use super::expr::Expr;
-use crate::base::toml::{At, Table};
+use crate::base::toml::Table;
 
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 20;
@@ -74,45 +74,47 @@ fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern).size_limit(MAX_PATTERN).build()
 }
 
-/// Reads an edit without its condition, and tries it on its own example; `None` after complaints.
-pub(super) fn read(table: &Table<'_>) -> Option<Edit> {
-    let pattern = |key: &str| -> Option<Option<String>> {
-        let Some(text) = table.get_str(key) else {
-            return Some(None);
-        };
-        match compiled(text.value) {
-            Ok(_) => Some(Some(text.value.to_owned())),
-            Err(error) => {
-                let reason = error.to_string();
-                let reason = reason.lines().last().unwrap_or_default();
-                let title = format!("`{key}` is not a regular expression");
-                table.complain(text.span, title, reason);
-                None
-            }
-        }
-    };
-    let (find, unless) = (pattern("find"), pattern("unless"));
+/// Reads an edit without its condition. If `tried`, its patterns are compiled and it is tried on its own
+/// example; `None` after complaints.
+pub(super) fn read(table: &Table<'_>, tried: bool) -> Option<Edit> {
+    let text = |key: &str| Some(table.get_str(key)?.value.to_owned());
     let edit = Edit {
-        find: find??,
-        unless: unless?,
-        replace: table.get_str("replace")?.value.to_owned(),
+        find: text("find")?,
+        unless: text("unless"),
+        replace: text("replace")?,
     };
-    let (before, after) = (table.get_str("before")?, table.get_str("after")?);
-    let complain = |at: &At<&str>, title: &str, label: String| {
-        table.complain(at.span.clone(), title, label);
-        None
+    (!tried || fits(table, &edit)).then_some(edit)
+}
+
+/// Whether the patterns of an edit are regular expressions and it makes what its example says.
+fn fits(table: &Table<'_>, edit: &Edit) -> bool {
+    let refused = ["find", "unless"].map(|key| {
+        let text = table.get_str(key)?;
+        let error = compiled(text.value).err()?.to_string();
+        let reason = error.lines().last().unwrap_or_default();
+        let title = format!("`{key}` is not a regular expression");
+        table.complain(text.span, title, reason);
+        Some(())
+    });
+    let patterns = edit.compile().filter(|_| refused == [None, None]);
+    let (Some(patterns), Some(before), Some(after)) =
+        (patterns, table.get_str("before"), table.get_str("after"))
+    else {
+        return false;
     };
-    match edit.apply(before.value) {
-        None => complain(&before, "the edit does not change this line", String::new()),
+    let (at, title, label) = match patterns.apply(before.value) {
+        None => (before, "the edit does not change this line", String::new()),
         Some(made) if made.join("\n") != after.value => {
-            complain(&after, "the edit makes another line", made.join("\n"))
+            (after, "the edit makes another line", made.join("\n"))
         }
-        Some(made) if made.iter().any(|line| edit.apply(line).is_some()) => {
+        Some(made) if made.iter().any(|line| patterns.apply(line).is_some()) => {
             let title = "the edit would change its own result again";
-            complain(&after, title, "add `unless`".to_owned())
+            (after, title, "add `unless`".to_owned())
         }
-        Some(_) => Some(edit),
-    }
+        Some(_) => return true,
+    };
+    table.complain(at.span, title, label);
+    false
 }
 
 #[cfg(test)]

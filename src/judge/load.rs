@@ -17,7 +17,7 @@ pub struct RuleFile {
     pub source: Arc<Source>,
     /// Whether the rule is embedded in the program.
     pub builtin: bool,
-    /// Whether the tests were cut off the text, so that missing tests are no error.
+    /// Whether the tests were cut off the text, so that missing tests are no error and edits are not tried.
     pub untested: bool,
 }
 

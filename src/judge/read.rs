@@ -326,7 +326,7 @@ impl Reader<'_> {
         let tables = root.get_table_list("edit");
         let edits = tables.iter().filter_map(|table| {
             let when = self.condition(table, "when", vocabulary);
-            let edit = edit::read(table)?;
+            let edit = edit::read(table, !self.file.untested)?;
             Some(RuleEdit { when, edit })
         });
         edits.collect()

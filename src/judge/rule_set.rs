@@ -340,10 +340,10 @@ fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
         ];
         for (key, globs) in relations {
             for glob in globs {
-                let others = ids.iter().filter(|id| **id != rule.id);
-                if others.clone().any(|id| glob.matches(id)) {
+                if ids.iter().any(|id| glob.matches(id) && *id != rule.id) {
                     continue;
                 }
+                let others = ids.iter().filter(|id| **id != rule.id);
                 let near = did_you_mean(glob.text(), others.copied());
                 let title = format!("`{key}` names no other rule: `{glob}`{near}");
                 complain_about(rule, key, glob.text(), title, complaints);
