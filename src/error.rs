@@ -32,7 +32,7 @@ pub enum Error {
     Template(#[from] TemplateError),
     /// A file of PyProf dictionaries could not be read.
     #[error(transparent)]
-    Dictionaries(#[from] pyprof::ReadError),
+    Dictionaries(#[from] pyprof::DictionaryError),
     /// An input or output operation failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -10,7 +10,7 @@ use ::toml::de::DeValue;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::suggest::{did_you_mean, nearest};
-use super::toml::{Table, Value};
+use super::toml::{Item, Table};
 
 /// The JSON Schema dialect.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -84,7 +84,7 @@ pub enum Shape {
     /// One of several shapes, distinguished by type.
     Either(&'static [Shape]),
     /// A custom schema and check. The check reports mistakes and returns whether the value is valid.
-    Own(fn() -> Json, fn(&Value<'_>) -> bool),
+    Own(fn() -> Json, fn(&Item<'_>) -> bool),
 }
 
 /// The form of a string.
@@ -128,7 +128,7 @@ pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
 }
 
 /// Reports a value that does not have a shape; returns whether it has.
-pub fn check_value(shape: &Shape, value: &Value<'_>) -> bool {
+pub fn check_value(shape: &Shape, value: &Item<'_>) -> bool {
     let fits = fits(shape, value).unwrap_or(false);
     if !fits {
         value.refuse();
@@ -137,7 +137,7 @@ pub fn check_value(shape: &Shape, value: &Value<'_>) -> bool {
 }
 
 /// Whether a value has a shape; `None` or false if a mistake was reported.
-fn fits(shape: &Shape, value: &Value<'_>) -> Option<bool> {
+fn fits(shape: &Shape, value: &Item<'_>) -> Option<bool> {
     let path = || value.path();
     let no = |shown: &dyn std::fmt::Debug, what: String| {
         value.complain(format!("`{}` cannot be {shown:?}", path()), what);
@@ -263,7 +263,7 @@ fn fits_all(first: bool, second: impl FnOnce() -> Option<bool>) -> Option<bool> 
     if first { second() } else { Some(false) }
 }
 
-fn few(value: &Value<'_>, most: usize) -> bool {
+fn few(value: &Item<'_>, most: usize) -> bool {
     let fits = value.len() <= most;
     if !fits {
         let title = format!("more than {most} entries in `{}`", value.path());
@@ -272,7 +272,7 @@ fn few(value: &Value<'_>, most: usize) -> bool {
     fits
 }
 
-fn word(value: &Value<'_>, known: &[&str]) -> Option<bool> {
+fn word(value: &Item<'_>, known: &[&str]) -> Option<bool> {
     let text = value.str()?.value;
     if known.contains(&text) {
         return Some(true);

@@ -175,7 +175,7 @@ impl<'a> Table<'a> {
     }
 
     /// Keys with their values in file order, without reported values.
-    pub fn entries(&self) -> Vec<(At<&'a str>, Value<'a>)> {
+    pub fn entries(&self) -> Vec<(At<&'a str>, Item<'a>)> {
         let mut list: Vec<_> = self
             .entries
             .iter()
@@ -194,13 +194,13 @@ impl<'a> Table<'a> {
     }
 
     /// The value of a key, of any type.
-    pub fn get(&self, key: &str) -> Option<Value<'a>> {
+    pub fn get(&self, key: &str) -> Option<Item<'a>> {
         let value = self.value(self.entries.get(key)?);
         Some(value).filter(|value| !value.is_refused())
     }
 
-    fn value(&self, node: &'a Spanned<DeValue<'a>>) -> Value<'a> {
-        Value {
+    fn value(&self, node: &'a Spanned<DeValue<'a>>) -> Item<'a> {
+        Item {
             node,
             document: self.document,
         }
@@ -330,12 +330,12 @@ impl<'a> Table<'a> {
 
 /// A value of the tree, of any type. Typed accessors report a value of another type.
 #[derive(Clone)]
-pub struct Value<'a> {
+pub struct Item<'a> {
     node: &'a Spanned<DeValue<'a>>,
     document: &'a Document<'a>,
 }
 
-impl<'a> Value<'a> {
+impl<'a> Item<'a> {
     /// Makes the value absent; called after it was reported.
     pub fn refuse(&self) {
         self.document.refused.borrow_mut().insert(self.span().start);
@@ -455,15 +455,15 @@ impl<'a> Value<'a> {
     }
 
     /// The elements of a list.
-    pub fn list(&self) -> Option<Vec<Value<'a>>> {
+    pub fn list(&self) -> Option<Vec<Item<'a>>> {
         match self.raw() {
             DeValue::Array(items) => Some(self.items(items)),
             _ => self.wrong_type("a list"),
         }
     }
 
-    fn items(&self, items: &'a DeArray<'a>) -> Vec<Value<'a>> {
-        let item = |node| Value {
+    fn items(&self, items: &'a DeArray<'a>) -> Vec<Item<'a>> {
+        let item = |node| Item {
             node,
             document: self.document,
         };
@@ -476,7 +476,7 @@ impl<'a> Value<'a> {
         match self.raw() {
             DeValue::Array(items) => {
                 let items = self.items(items);
-                Some(items.iter().filter_map(Value::str).collect())
+                Some(items.iter().filter_map(Item::str).collect())
             }
             _ => self.wrong_type("a list of strings"),
         }
@@ -499,7 +499,7 @@ impl<'a> Value<'a> {
         match self.raw() {
             DeValue::Array(items) => {
                 let items = self.items(items);
-                Some(items.iter().filter_map(Value::table).collect())
+                Some(items.iter().filter_map(Item::table).collect())
             }
             _ => self.wrong_type("a list of tables"),
         }

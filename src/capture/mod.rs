@@ -17,7 +17,7 @@ mod states;
 
 pub(crate) use package::{folder_of as package_folder, treatments, unpack};
 pub(crate) use start::{Ended, Program};
-pub(crate) use states::{CheckValues, Progress, States, Timed, WindowFile};
+pub(crate) use states::{CaptureProgress, CheckValues, States, Timed, WindowFile};
 
 use crate::read::manifest::{FileEntry, Manifest};
 

@@ -113,7 +113,7 @@ pub(crate) struct States {
 
 /// How far a program has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum CaptureProgress {
     /// No process has imported torch.
     NotStarted,
     /// Steps are counted.
@@ -205,20 +205,20 @@ impl States {
     }
 
     /// How far the program has come.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> CaptureProgress {
         let recording = self
             .states
             .iter()
             .filter(|state| state.state == "recording");
         let with_traces = || self.states.iter().any(|state| !state.windows.is_empty());
         match recording.max_by_key(|state| state.steps) {
-            Some(state) => Progress::Recording {
+            Some(state) => CaptureProgress::Recording {
                 step: state.steps,
                 steps_are: state.steps_are.clone(),
             },
-            None if with_traces() => Progress::Recorded,
-            None if self.states.is_empty() => Progress::NotStarted,
-            None => Progress::WarmingUp,
+            None if with_traces() => CaptureProgress::Recorded,
+            None if self.states.is_empty() => CaptureProgress::NotStarted,
+            None => CaptureProgress::WarmingUp,
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn reasons_for_an_empty_recording_are_told_apart() {
         let none = states(&[]);
-        assert_eq!(none.progress(), Progress::NotStarted);
+        assert_eq!(none.progress(), CaptureProgress::NotStarted);
         assert!(none.why_nothing(None).contains("python -I"));
         let idle = states(&[r#"{"state": "ended"}"#, r#"{"state": "ended"}"#]);
         assert!(
@@ -313,16 +313,16 @@ mod tests {
     #[test]
     fn progress_is_that_of_the_furthest_process() {
         let warm = r#"{"state": "waiting", "steps": 4}"#;
-        assert_eq!(states(&[warm]).progress(), Progress::WarmingUp);
+        assert_eq!(states(&[warm]).progress(), CaptureProgress::WarmingUp);
         let recording = r#"{"state": "recording", "steps": 12, "steps_are": "SGD.step()"}"#;
         assert_eq!(
             states(&[warm, recording, "{damaged"]).progress(),
-            Progress::Recording {
+            CaptureProgress::Recording {
                 step: 12,
                 steps_are: Some("SGD.step()".into())
             }
         );
         let done = r#"{"state": "done", "windows": [{"file": "a", "window": "light", "pid": 1}]}"#;
-        assert_eq!(states(&[done, warm]).progress(), Progress::Recorded);
+        assert_eq!(states(&[done, warm]).progress(), CaptureProgress::Recorded);
     }
 }

@@ -184,7 +184,7 @@ fn explain_own(cost: &UserCost, user: &UserCosts) -> String {
 }
 
 fn functions() -> String {
-    let entry = |f: &crate::cost::user::names::Function| {
+    let entry = |f: &crate::cost::user::names::ArgumentFunction| {
         format!("{} ({})\n    {}\n", f.usage, f.ty.phrase(), f.doc)
     };
     FUNCTIONS.iter().map(entry).collect()

@@ -13,7 +13,7 @@ use super::{
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::capture::nsys::{self, Nsys};
-use crate::capture::{self, Ended, Program, Progress, Recorder, Settings, States};
+use crate::capture::{self, CaptureProgress, Ended, Program, Recorder, Settings, States};
 use crate::formats::OutputFormat;
 use crate::report::ProgramRun;
 
@@ -272,19 +272,20 @@ pub(super) fn record(
 }
 
 /// Says what has changed since the last time. Plain lines: the program uses the terminal too.
-fn show(now: &Progress, before: Option<&Progress>, ends: bool) {
-    let is_recording =
-        |progress: Option<&Progress>| matches!(progress, Some(Progress::Recording { .. }));
+fn show(now: &CaptureProgress, before: Option<&CaptureProgress>, ends: bool) {
+    let is_recording = |progress: Option<&CaptureProgress>| {
+        matches!(progress, Some(CaptureProgress::Recording { .. }))
+    };
     let text = match now {
-        Progress::WarmingUp if before == Some(&Progress::NotStarted) => {
+        CaptureProgress::WarmingUp if before == Some(&CaptureProgress::NotStarted) => {
             "waiting for steady steps".to_owned()
         }
-        Progress::Recording { step, steps_are } if !is_recording(before) => {
+        CaptureProgress::Recording { step, steps_are } if !is_recording(before) => {
             let what = steps_are.as_deref().unwrap_or("steps");
             format!("recording after step {step} ({})", plain(what))
         }
-        Progress::Recorded if is_recording(before) && ends => "recorded".to_owned(),
-        Progress::Recorded if is_recording(before) => {
+        CaptureProgress::Recorded if is_recording(before) && ends => "recorded".to_owned(),
+        CaptureProgress::Recorded if is_recording(before) => {
             "recorded; the report follows when the program ends (Ctrl-C ends it now)".to_owned()
         }
         _ => return,

@@ -8,7 +8,7 @@ use super::progress::Bar;
 use super::{Console, Failure, Outcome, output};
 use crate::base::text::plain;
 use crate::base::units;
-use crate::scrub::{self, Rescan, Summary};
+use crate::scrub::{self, Rescan, ScrubSummary};
 
 /// What `--help` says first.
 pub(super) const ABOUT: &str = "Copies a profile so that it is safe to attach to an issue: without environment variables, \
@@ -109,8 +109,8 @@ fn is_same(a: &Path, b: &Path) -> bool {
     by_path || by_file
 }
 
-fn told(args: &ScrubArgs, summary: &Summary) -> String {
-    let Summary {
+fn told(args: &ScrubArgs, summary: &ScrubSummary) -> String {
+    let ScrubSummary {
         left_out,
         tables_left_out,
         changed,

@@ -11,7 +11,7 @@ use crate::base::statistics::median;
 use crate::base::text::{clip, plain};
 use crate::base::units::{counted, ns};
 use crate::capture::{self, Program, Recorder, Settings, States, Timed};
-use crate::trial::{Failed, Measured, Run, Treatment, Values};
+use crate::trial::{Failed, Measured, RunProgram, Treatment, Values};
 
 /// How often the states of the processes are read.
 const POLL: Duration = Duration::from_millis(100);
@@ -192,7 +192,7 @@ fn log_of(folder: &Path) -> PathBuf {
     folder.join("output.txt")
 }
 
-impl Run for Runner<'_> {
+impl RunProgram for Runner<'_> {
     fn run(&mut self, treatments: &[&Treatment]) -> Result<Measured, Failed> {
         // A signal between two runs.
         if is_interrupted() {

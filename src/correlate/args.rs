@@ -13,7 +13,7 @@ use crate::profile::{KernelId, Profile, StrId, Strings};
 
 /// The parsed argument text of a range.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RangeArgs {
+pub(crate) struct ParsedArgs {
     /// `None` when it names no argument at all.
     pub args: Option<ArgsId>,
     /// The innermost user line of a `Call stack`.
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     pub classes: Vec<u32>,
     by_class: FxHashMap<Box<[u64]>, u32>,
     /// Per string of the profile: its parsed form; `None` until it is read.
-    of_text: Vec<Option<RangeArgs>>,
+    of_text: Vec<Option<ParsedArgs>>,
     /// Whether any event has a call stack (`with_stack=True`).
     pub call_stacks: bool,
 }
@@ -51,7 +51,7 @@ impl Arguments {
     }
 
     /// The parsed argument text of a range.
-    pub(crate) fn of(&self, text: Option<StrId>) -> RangeArgs {
+    pub(crate) fn of(&self, text: Option<StrId>) -> ParsedArgs {
         text.and_then(|t| *self.of_text.get(t.idx())?)
             .unwrap_or_default()
     }
@@ -80,21 +80,21 @@ impl Arguments {
             .is_some_and(|a| a.tensors().next().is_some())
     }
 
-    fn read_text(&mut self, text: &str, labels: &mut Strings) -> RangeArgs {
+    fn read_text(&mut self, text: &str, labels: &mut Strings) -> ParsedArgs {
         if !text.starts_with('{') {
             let items = literal::parse(text).ok().and_then(|l| sizes(&l));
-            return RangeArgs {
+            return ParsedArgs {
                 args: items.and_then(|i| self.add(i)),
-                ..RangeArgs::default()
+                ..ParsedArgs::default()
             };
         }
         let Ok(event) = serde_json::from_str::<Map<String, Value>>(text) else {
-            return RangeArgs::default();
+            return ParsedArgs::default();
         };
         let word = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
         self.call_stacks |= !word("Call stack").is_empty();
         let module = word("Module Hierarchy").trim();
-        RangeArgs {
+        ParsedArgs {
             args: self.add(event_args(&event)),
             line: python_frame::innermost_of_call_stack(word("Call stack"))
                 .map(|l| labels.intern(&l)),
@@ -479,7 +479,7 @@ fn stride_class(tensor: &Tensor) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Arguments, RangeArgs) {
+    fn read(text: &str) -> (Arguments, ParsedArgs) {
         let mut arguments = Arguments::default();
         let read = arguments.read_text(text, &mut Strings::default());
         (arguments, read)

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::python_frame::PythonFrame;
-use crate::host::{HostLine, HostProfile, Place};
+use crate::host::{CodePlace, HostLine, HostProfile};
 use crate::profile::{Profile, Span, StrId, ThreadId, TimedSample};
 
 /// How a profile of the host is used.
@@ -101,7 +101,7 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile) -> Alignment 
 const DEPTH: usize = 256;
 
 /// The innermost function of a stack that is not part of Python or a library; without one, the innermost.
-fn innermost_of_program(places: &[Place], at: u32) -> Option<&HostLine> {
+fn innermost_of_program(places: &[CodePlace], at: u32) -> Option<&HostLine> {
     let get = |at: u32| places.get(at as usize);
     let stack = std::iter::successors(get(at), |place| get(place.caller?));
     let own = stack.take(DEPTH).find(|place| {

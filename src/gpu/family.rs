@@ -17,7 +17,7 @@ type Rates = &'static [(DType, u32)];
 
 /// The throughput of one generation of SMs on one class of boards.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Family {
+pub struct ChipFamily {
     /// CUDA compute capability, major and minor.
     pub compute_capability: (u32, u32),
     /// Boards that the entry applies to.
@@ -47,8 +47,8 @@ const fn family(
     architecture: &'static str,
     fma: Rates,
     tensor: Rates,
-) -> Family {
-    Family {
+) -> ChipFamily {
+    ChipFamily {
         compute_capability,
         class,
         architecture,
@@ -74,7 +74,7 @@ const BLACKWELL_PROFESSIONAL: Rates = &[
 ];
 
 /// One line per compute capability and class.
-pub const FAMILIES: &[Family] = &[
+pub const FAMILIES: &[ChipFamily] = &[
     family((5, 0), Class::Any, "Maxwell", MAXWELL, &[]),
     family((5, 2), Class::Any, "Maxwell", MAXWELL, &[]),
     family((5, 3), Class::Any, "Maxwell", TEGRA, &[]),
@@ -306,7 +306,7 @@ const WITHOUT_TENSOR_CORES: &[&str] = &[
 ];
 
 /// The entry of the table for a compute capability and a device name.
-pub fn find(compute_capability: (u32, u32), name: &str) -> Option<&'static Family> {
+pub fn find(compute_capability: (u32, u32), name: &str) -> Option<&'static ChipFamily> {
     let class = if name.to_lowercase().contains("geforce") {
         Class::GeForce
     } else {

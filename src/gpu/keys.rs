@@ -4,7 +4,7 @@ use super::Vendor;
 use super::load::RATED;
 use crate::base::diag::Complaint;
 use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, object, text};
-use crate::base::toml::{At, Table, Value};
+use crate::base::toml::{At, Item, Table};
 use crate::base::{DType, suggest};
 
 pub(super) const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
@@ -162,7 +162,7 @@ pub(super) fn capability(text: &str) -> Option<(u32, u32)> {
 }
 
 /// Checks a table of values by data type. TF32 has no rate outside Tensor Cores.
-fn by_type(value: &Value<'_>, shape: &Shape, tensor: bool) -> bool {
+fn by_type(value: &Item<'_>, shape: &Shape, tensor: bool) -> bool {
     let Some(table) = value.table() else {
         return false;
     };

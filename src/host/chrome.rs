@@ -4,7 +4,7 @@ use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
 
 use super::model::{
-    HostLine, HostProfile, HostSample, MOST_READ, MOST_SAMPLES, Place, TimedSamples, name,
+    CodePlace, HostLine, HostProfile, HostSample, MOST_READ, MOST_SAMPLES, TimedSamples, name,
 };
 
 #[derive(Deserialize)]
@@ -156,7 +156,7 @@ impl Stacks {
         let mut profile = HostProfile::of("py-spy", lines);
         // Names are shared by stacks; many stacks of long names would not stay small.
         if self.places.len() <= MOST_READ && !self.samples.is_empty() {
-            let places = (self.places.iter()).map(|(function, caller)| Place {
+            let places = (self.places.iter()).map(|(function, caller)| CodePlace {
                 line: line(*function).unwrap_or_default(),
                 caller: *caller,
             });

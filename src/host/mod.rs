@@ -21,7 +21,7 @@ mod speedscope;
 mod tables;
 
 pub use classes::class_of;
-pub use model::{HostLine, HostProfile, HostSample, MemorySample, Place, TimedSamples};
+pub use model::{CodePlace, HostLine, HostProfile, HostSample, MemorySample, TimedSamples};
 
 /// What a file must be.
 const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a file of py-spy, a \

@@ -61,7 +61,7 @@ pub struct HostLine {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimedSamples {
     /// Where samples were taken: functions or lines and their callers.
-    pub places: Vec<Place>,
+    pub places: Vec<CodePlace>,
     /// In time order.
     pub samples: Vec<HostSample>,
     /// By how much the times may be off, in ns.
@@ -74,7 +74,7 @@ pub struct TimedSamples {
 
 /// A function or line of a stack.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Place {
+pub struct CodePlace {
     /// Only file, line and function are filled in.
     pub line: HostLine,
     /// The row of its caller, which comes before it; `None` where it is not known.

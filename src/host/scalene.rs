@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::model::{
-    HostLine, HostProfile, HostSample, MOST_SAMPLES, Place, TimedSamples, name, unix_ns,
+    CodePlace, HostLine, HostProfile, HostSample, MOST_SAMPLES, TimedSamples, name, unix_ns,
 };
 
 #[derive(Deserialize)]
@@ -100,7 +100,7 @@ fn timed(profile: &Profile) -> Option<TimedSamples> {
                 false => (all_ns / times.len() as f64) as i64,
             };
             let place = u32::try_from(timed.places.len()).ok()?;
-            timed.places.push(Place {
+            timed.places.push(CodePlace {
                 line: HostLine {
                     file: file.clone(),
                     line: line.lineno,

@@ -11,7 +11,7 @@ pub use crate::base::cel::{Mistake, NoName};
 
 /// The names an expression or a sentence of one rule may use.
 #[derive(Debug)]
-pub struct Vocabulary<'a> {
+pub struct KnownNames<'a> {
     /// Known facts, sorted by name.
     pub facts: &'a [Fact],
     /// Kind of member that the rule is evaluated on.
@@ -26,7 +26,7 @@ pub struct Vocabulary<'a> {
     pub found: bool,
 }
 
-impl Vocabulary<'_> {
+impl KnownNames<'_> {
     /// The meaning and type of a name: `site.m`, `params.min_share`, `found.count`, or a let.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ fn has_prefix(fact: &str, prefix: &str) -> bool {
     fact.split_once('.').is_some_and(|(p, _)| p == prefix)
 }
 
-impl Names for Vocabulary<'_> {
+impl Names for KnownNames<'_> {
     type Name = Name;
 
     fn find(&self, name: &str) -> Result<(Name, Type), NoName> {
@@ -131,7 +131,7 @@ impl Names for Vocabulary<'_> {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Expr, Vec<Mistake>> {
+pub fn compile(source: &str, vocabulary: &KnownNames<'_>) -> Result<Expr, Vec<Mistake>> {
     let checked = cel::check(source, vocabulary)?;
     let mut uses = Uses::default();
     for name in &checked.names {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::base::cel::{self, Failure, MAX_STRING, Node, Scope, join_all};
+use crate::base::cel::{self, Bindings, EvalFailure, MAX_STRING, Node, join_all};
 use crate::facts::{Answer, Lookup, Ty, Value};
 
 pub use crate::base::cel::{MAX_ITEMS, Scalar, Type};
@@ -93,7 +93,7 @@ pub struct Expr {
     pub source: String,
     /// Its type.
     pub ty: Type,
-    pub(super) tree: cel::Expr<Name>,
+    pub(super) tree: cel::Tree<Name>,
     /// The names it uses.
     pub uses: Uses,
     /// The depth of its tree, including the lets it uses.
@@ -214,7 +214,7 @@ pub enum Undecided {
     Fault(String),
 }
 
-impl Failure for Undecided {
+impl EvalFailure for Undecided {
     fn fault(message: String) -> Undecided {
         Undecided::Fault(message)
     }
@@ -292,7 +292,7 @@ impl<'a> EvalContext<'a> {
     }
 
     /// Whether a part of a condition holds.
-    pub(super) fn part_holds(&self, part: &cel::Expr<Name>) -> Result<bool, Undecided> {
+    pub(super) fn part_holds(&self, part: &cel::Tree<Name>) -> Result<bool, Undecided> {
         cel::truth(part, self)
     }
 
@@ -366,7 +366,7 @@ impl<'a> EvalContext<'a> {
     }
 }
 
-impl Scope for EvalContext<'_> {
+impl Bindings for EvalContext<'_> {
     type Name = Name;
     type Failure = Undecided;
 

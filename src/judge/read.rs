@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::toml::de::DeValue;
 
-use super::check::{self, Mistake, Vocabulary};
+use super::check::{self, KnownNames, Mistake};
 use super::edit::{self, RuleEdit};
 use super::expr::{Expr, Let, Type, Uses};
 use super::keys::KEYS;
@@ -206,7 +206,7 @@ impl Reader<'_> {
         params: &BTreeMap<String, Type>,
     ) -> (Words, Vec<Let>, BTreeSet<String>) {
         let (lets, broken) = self.lets(root, over, params);
-        let early = Vocabulary {
+        let early = KnownNames {
             facts: self.facts,
             over,
             params,
@@ -214,11 +214,11 @@ impl Reader<'_> {
             broken: &broken,
             found: false,
         };
-        let late = Vocabulary {
+        let late = KnownNames {
             found: true,
             ..early
         };
-        let early = Vocabulary {
+        let early = KnownNames {
             found: false,
             ..late
         };
@@ -241,7 +241,7 @@ impl Reader<'_> {
         &self,
         root: &Table<'_>,
         text: &At<&str>,
-        vocabulary: &Vocabulary<'_>,
+        vocabulary: &KnownNames<'_>,
     ) -> Option<Expr> {
         let expr = match check::compile(text.value, vocabulary) {
             Ok(expr) => expr,
@@ -262,7 +262,7 @@ impl Reader<'_> {
         Some(expr)
     }
 
-    fn condition(&self, root: &Table<'_>, key: &str, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
+    fn condition(&self, root: &Table<'_>, key: &str, vocabulary: &KnownNames<'_>) -> Option<Expr> {
         let text = root.get_str(key)?;
         let expr = self.expression(root, &text, vocabulary)?;
         if expr.ty != Type::BOOL {
@@ -280,7 +280,7 @@ impl Reader<'_> {
         &self,
         table: &Table<'_>,
         key: &str,
-        vocabulary: &Vocabulary<'_>,
+        vocabulary: &KnownNames<'_>,
     ) -> Option<Template> {
         let text = table.get_str(key)?;
         match template::compile(text.value, vocabulary) {
@@ -293,7 +293,7 @@ impl Reader<'_> {
     }
 
     /// The fix: a string, or tables of which all but the last have a condition.
-    fn fixes(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Vec<Fix>> {
+    fn fixes(&self, root: &Table<'_>, vocabulary: &KnownNames<'_>) -> Option<Vec<Fix>> {
         let value = root.get("fix")?;
         if matches!(value.raw(), DeValue::String(_)) {
             let text = self.sentence(root, "fix", vocabulary)?;
@@ -322,7 +322,7 @@ impl Reader<'_> {
         Some(fixes)
     }
 
-    fn edits(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Vec<RuleEdit> {
+    fn edits(&self, root: &Table<'_>, vocabulary: &KnownNames<'_>) -> Vec<RuleEdit> {
         let tables = root.get_table_list("edit");
         let edits = tables.iter().filter_map(|table| {
             let when = self.condition(table, "when", vocabulary);
@@ -332,7 +332,7 @@ impl Reader<'_> {
         edits.collect()
     }
 
-    fn saving_low(&self, root: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
+    fn saving_low(&self, root: &Table<'_>, vocabulary: &KnownNames<'_>) -> Option<Expr> {
         let text = root.get_str("saving_low_ns")?;
         if !root.has("saving_ns") {
             let title = "`saving_low_ns` needs `saving_ns`, the upper end";
@@ -342,7 +342,7 @@ impl Reader<'_> {
         self.saving(root, "saving_low_ns", vocabulary)
     }
 
-    fn saving(&self, root: &Table<'_>, key: &str, vocabulary: &Vocabulary<'_>) -> Option<Expr> {
+    fn saving(&self, root: &Table<'_>, key: &str, vocabulary: &KnownNames<'_>) -> Option<Expr> {
         let text = root.get_str(key)?;
         let expr = self.expression(root, &text, vocabulary)?;
         if !expr.ty.is_number() {
@@ -401,7 +401,7 @@ impl Reader<'_> {
                 break;
             };
             let (name, text) = open.remove(ready);
-            let vocabulary = Vocabulary {
+            let vocabulary = KnownNames {
                 facts: self.facts,
                 over,
                 params,

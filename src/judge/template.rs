@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use minijinja::value::{Value as Jinja, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 
-use super::check::{Mistake, NoName, Vocabulary};
+use super::check::{KnownNames, Mistake, NoName};
 use super::expr::{EvalContext, Let, Name, Undecided, Uses};
 use crate::base::jinja::{self, Token};
 use crate::base::suggest::did_you_mean;
@@ -192,7 +192,7 @@ impl Template {
 ///
 /// # Errors
 /// Everything that is wrong with it, with byte ranges of its text.
-pub fn compile(source: &str, vocabulary: &Vocabulary<'_>) -> Result<Template, Vec<Mistake>> {
+pub fn compile(source: &str, vocabulary: &KnownNames<'_>) -> Result<Template, Vec<Mistake>> {
     let mistake = |at: Range<usize>, title: String| Mistake {
         at,
         title,
@@ -293,7 +293,7 @@ const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
 
 /// What in a template is not known, or could make words grow without limit: fuel counts steps, not
 /// bytes.
-fn refused(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, String)> {
+fn refused(source: &str, vocabulary: &KnownNames<'_>) -> Option<(Range<usize>, String)> {
     for tag in jinja::tags(source) {
         let title = |title: String| Some((tag.at.clone(), title));
         if let Some(problem) = tag.too_long() {
@@ -332,7 +332,7 @@ fn refused(source: &str, vocabulary: &Vocabulary<'_>) -> Option<(Range<usize>, S
 
 /// Whether a part of a template holds nothing that could be a text or a list: a text times a number
 /// is a long text. Filters give texts, so they may only be the last thing done.
-fn only_numbers(inner: &str, vocabulary: &Vocabulary<'_>) -> bool {
+fn only_numbers(inner: &str, vocabulary: &KnownNames<'_>) -> bool {
     const WORDS: [&str; 9] = [
         "if", "elif", "else", "and", "or", "not", "is", "defined", "end",
     ];
@@ -629,7 +629,7 @@ mod tests {
 
     #[test]
     fn calls_and_endless_tags_are_refused_in_sentences() {
-        let vocabulary = Vocabulary {
+        let vocabulary = KnownNames {
             facts: &[],
             over: MemberKind::Site,
             params: &BTreeMap::new(),

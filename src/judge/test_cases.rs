@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Severity;
-use super::check::{self, Vocabulary};
+use super::check::{self, KnownNames};
 use super::expr::{FOUND, Scalar, Type, fact_type};
 use super::read::Reader;
 use super::rule::{Case, Expect, Param};
@@ -120,10 +120,10 @@ impl Reader<'_> {
         over: MemberKind,
         name: &str,
         span: &Range<usize>,
-        value: &toml::Value<'_>,
+        value: &toml::Item<'_>,
         facts: &mut BTreeMap<String, Value>,
     ) {
-        let vocabulary = Vocabulary {
+        let vocabulary = KnownNames {
             facts: self.facts,
             over,
             params: &BTreeMap::new(),
@@ -196,7 +196,7 @@ pub(super) fn type_of(value: &Value) -> Type {
 }
 
 /// A value whose type is what TOML says it is.
-pub(super) fn free_value(value: &toml::Value<'_>) -> Option<Value> {
+pub(super) fn free_value(value: &toml::Item<'_>) -> Option<Value> {
     match value.kind() {
         "a string" => typed_value(value, Type::STR),
         "an integer" => typed_value(value, Type::INT),
@@ -208,7 +208,7 @@ pub(super) fn free_value(value: &toml::Value<'_>) -> Option<Value> {
 }
 
 /// A value that must be of a type; an integer may stand for a double.
-pub(super) fn typed_value(value: &toml::Value<'_>, ty: Type) -> Option<Value> {
+pub(super) fn typed_value(value: &toml::Item<'_>, ty: Type) -> Option<Value> {
     match ty {
         Type::One(Scalar::Bool) => value.bool().map(|v| Value::Bool(v.value)),
         Type::One(Scalar::Int) => value.int().map(|v| Value::Int(v.value)),

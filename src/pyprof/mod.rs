@@ -37,7 +37,7 @@ pub mod table;
 pub use lines::LineFormat;
 pub use parse::{records, write};
 pub use range_template::RangeTemplate;
-pub use read::{ReadError, read};
+pub use read::{DictionaryError, read};
 
 /// A text of a profile, shared by all kernels that have it.
 pub type Text = Arc<str>;

@@ -15,7 +15,7 @@ const LONGEST_LINE: u64 = 64 << 20;
 /// The reason why a line is not a dictionary of PyProf.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {problem}\n  {REMEDY}")]
-pub struct ReadError {
+pub struct DictionaryError {
     /// The input, as named by the caller.
     pub file: String,
     /// Counted from 1.
@@ -35,12 +35,12 @@ const BLOCK: u64 = 8 << 20;
 ///
 /// # Errors
 /// At the first line that cannot be read, is not a dictionary, or lacks one of PyProf's keys.
-pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, ReadError> {
+pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, DictionaryError> {
     let mut records = Records::default();
     let mut pool = TextPool::default();
     let mut line = 0;
     let mut block = Vec::new();
-    let error = |line, problem| ReadError {
+    let error = |line, problem| DictionaryError {
         file: file.to_owned(),
         line,
         problem,
@@ -278,7 +278,7 @@ mod tests {
         records.lines(shape).collect()
     }
 
-    fn of(text: &str) -> Result<Records, ReadError> {
+    fn of(text: &str) -> Result<Records, DictionaryError> {
         read("net.dict", text.as_bytes())
     }
 

@@ -39,7 +39,7 @@ type Fill = fn(&FindingReport, &[Call]) -> Result<Vec<(&'static str, String)>, &
 
 /// A kind of script.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct ScriptKind {
     /// The stem of its file in `kinds/`.
     pub(crate) name: &'static str,
     /// What is compared.
@@ -67,7 +67,7 @@ enum Uses {
 macro_rules! kinds {
     ($($name:literal, $about:literal, $rules:expr, $operators:expr, $uses:ident, $fill:path;)*) => {
         /// Every kind of script.
-        pub(crate) const KINDS: &[Kind] = &[$(Kind {
+        pub(crate) const KINDS: &[ScriptKind] = &[$(ScriptKind {
             name: $name,
             about: $about,
             rules: $rules,
@@ -130,7 +130,7 @@ pub(crate) enum NoScript {
 /// When the finding is of no kind, or the profile lacks what it takes.
 pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
     let unknown = |why: String| Err(NoScript::Unknown(why));
-    let of_rule = |kind: &&Kind| kind.rules.contains(&finding.rule.as_str());
+    let of_rule = |kind: &&ScriptKind| kind.rules.contains(&finding.rule.as_str());
     let Some(kind) = KINDS.iter().find(of_rule) else {
         return unknown(format!(
             "no script can be written for `{}` yet; they exist for: {}",

@@ -11,7 +11,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 
 use super::redactor::{REMOVED, Redactor};
-use super::{ScrubError, Summary, cannot_write, trace};
+use super::{ScrubError, ScrubSummary, cannot_write, trace};
 use crate::read::{self, Progress};
 
 /// The content of a table that is copied.
@@ -111,7 +111,7 @@ pub(super) fn copy(
     from: &Path,
     to: &Path,
     progress: &dyn Progress,
-) -> Result<(Summary, Redactor), ScrubError> {
+) -> Result<(ScrubSummary, Redactor), ScrubError> {
     let source = read::database(from)?;
     let unreadable = |e: &rusqlite::Error| ScrubError::Read(read::database_error(from, e));
     let (mut tables, mut tables_left_out) = tables(&source).map_err(|e| unreadable(&e))?;
@@ -128,9 +128,9 @@ pub(super) fn copy(
     let mut job = Job {
         redactor: &redactor,
         wanted: &wanted,
-        summary: Summary {
+        summary: ScrubSummary {
             tables_left_out,
-            ..Summary::default()
+            ..ScrubSummary::default()
         },
     };
     for table in &tables {
@@ -318,7 +318,7 @@ fn create(to: &Path, source: &Connection) -> rusqlite::Result<Connection> {
 struct Job<'a> {
     redactor: &'a Redactor,
     wanted: &'a BTreeSet<i64>,
-    summary: Summary,
+    summary: ScrubSummary,
 }
 
 impl Job<'_> {

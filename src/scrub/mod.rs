@@ -40,7 +40,7 @@ pub enum ScrubError {
 
 /// Counts of removed content, and the result of searching the copy.
 #[derive(Debug, Clone, Default)]
-pub struct Summary {
+pub struct ScrubSummary {
     /// Number of rows and members that were omitted: variables, settings, unreferenced strings.
     pub left_out: u64,
     /// Number of tables that were omitted because there are more than any profile has.
@@ -87,7 +87,7 @@ pub fn scrub(
     to: &Path,
     packed: bool,
     progress: &dyn Progress,
-) -> Result<Summary, ScrubError> {
+) -> Result<ScrubSummary, ScrubError> {
     let guard = ChangeGuard::of(from);
     let is_trace = read::recognize(from)?.container == Container::Json;
     let copied = if is_trace {

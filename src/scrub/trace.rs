@@ -13,9 +13,9 @@ use serde_json::value::RawValue;
 
 use super::credentials::{NameMeaning, NameMeanings};
 use super::redactor::{JSON_WORDS, REMOVED, Redactor};
-use super::{ScrubError, Summary, cannot_write};
+use super::{ScrubError, ScrubSummary, cannot_write};
 use crate::base::units;
-use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, Window};
+use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, TextWindow};
 
 /// Members of the trace object that are copied. Others (host, user and job names, log lines, the name
 /// of the file, environments) are omitted.
@@ -46,7 +46,7 @@ pub(super) fn copy(
     to: &Path,
     packed: bool,
     progress: &dyn Progress,
-) -> Result<(Summary, Redactor), ScrubError> {
+) -> Result<(ScrubSummary, Redactor), ScrubError> {
     let too_long = || ReadError {
         path: from.display().to_string(),
         problem: format!(
@@ -135,14 +135,18 @@ fn learn(more: More<'_>, redactor: &mut Redactor) -> bool {
 }
 
 /// Copies a trace to `out`. Returns a summary of the changes, and whether the copy is complete.
-fn write(more: More<'_>, redactor: &Redactor, out: &mut dyn Write) -> io::Result<(Summary, bool)> {
+fn write(
+    more: More<'_>,
+    redactor: &Redactor,
+    out: &mut dyn Write,
+) -> io::Result<(ScrubSummary, bool)> {
     let mut copy = TraceCopier::new(redactor, out);
     let mut tokens = Tokens::new(more);
     copy.all(&mut tokens)?;
-    let summary = Summary {
+    let summary = ScrubSummary {
         left_out: copy.left_out,
         changed: copy.changed,
-        ..Summary::default()
+        ..ScrubSummary::default()
     };
     Ok((summary, tokens.is_complete()))
 }
@@ -163,7 +167,7 @@ enum Token<'t> {
 
 /// The tokens of a text, up to a truncated string.
 struct Tokens<'m> {
-    window: Window<'m>,
+    window: TextWindow<'m>,
     /// Number of open brackets.
     depth: usize,
 }
@@ -171,7 +175,7 @@ struct Tokens<'m> {
 impl<'m> Tokens<'m> {
     fn new(more: More<'m>) -> Self {
         Tokens {
-            window: Window::new(more),
+            window: TextWindow::new(more),
             depth: 0,
         }
     }

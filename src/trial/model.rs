@@ -83,7 +83,7 @@ pub(crate) struct TrialRow {
     /// Why the noise is not known.
     pub(crate) noise_unknown: Option<String>,
     /// The result.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: TrialOutcome,
     /// Whether the program computes the same.
     pub(crate) check: Check,
     /// Why results differ by design; `null` if they should not.
@@ -123,7 +123,7 @@ pub(crate) struct TrialFinding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) enum Outcome {
+pub(crate) enum TrialOutcome {
     /// Steps are shorter by more than 2 % and the noise.
     Faster,
     /// Steps are longer by more than 2 % and the noise.

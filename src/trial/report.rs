@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::check::{Values, check};
-use super::model::{Lines, NotTried, Outcome, SCHEMA_VERSION, Side, Trial, TrialFinding, TrialRow};
+use super::model::{
+    Lines, NotTried, SCHEMA_VERSION, Side, Trial, TrialFinding, TrialOutcome, TrialRow,
+};
 use super::series::{Measured, Series};
 use super::treatment::Treatment;
 use super::{check::CheckResult, model};
@@ -61,7 +63,7 @@ pub(crate) fn best<'a>(series: &Series<'a>) -> Vec<&'a Treatment> {
             &values(runs),
             treatment.tolerance,
         );
-        if outcome(&welch) == Outcome::Faster && same.result != CheckResult::Differs {
+        if outcome(&welch) == TrialOutcome::Faster && same.result != CheckResult::Differs {
             faster.push((ratio(&welch), treatment));
         }
     }
@@ -159,12 +161,12 @@ fn ratio(welch: &Welch) -> f64 {
     share(welch.after, welch.before)
 }
 
-fn outcome(welch: &Welch) -> Outcome {
+fn outcome(welch: &Welch) -> TrialOutcome {
     let ratio = ratio(welch);
     match is_beyond(ratio, welch.share) {
-        false => Outcome::NoDifference,
-        true if ratio < 1.0 => Outcome::Faster,
-        true => Outcome::Slower,
+        false => TrialOutcome::NoDifference,
+        true if ratio < 1.0 => TrialOutcome::Faster,
+        true => TrialOutcome::Slower,
     }
 }
 
@@ -202,7 +204,7 @@ fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> Tri
         ratio: both.map(|(before, after)| share(after, before)),
         saving_ns: both.map(|(before, after)| before - after),
         noise: welch.as_ref().ok().map(|welch| welch.share),
-        outcome: welch.as_ref().map_or(Outcome::Unknown, outcome),
+        outcome: welch.as_ref().map_or(TrialOutcome::Unknown, outcome),
         noise_unknown: welch.err(),
         check: check(&values(&series.untreated), &values(runs), tolerance),
         changes_results: (!by_design.is_empty()).then(|| by_design.join("; ")),
@@ -253,7 +255,7 @@ fn saving(row: &TrialRow, untreated: &Side) -> String {
         return "was not measured".to_owned();
     };
     let noise = match (row.noise, row.outcome) {
-        (Some(noise), Outcome::Faster | Outcome::Slower) => {
+        (Some(noise), TrialOutcome::Faster | TrialOutcome::Slower) => {
             format!(", beyond the noise ({})", percent(noise))
         }
         (Some(noise), _) => format!(", a difference within the noise ({})", percent(noise)),
@@ -269,7 +271,7 @@ fn saving(row: &TrialRow, untreated: &Side) -> String {
 
 fn verdict(trial: &Trial) -> Vec<String> {
     let mut sentences = Vec::new();
-    let faster = |row: &&TrialRow| row.outcome == Outcome::Faster;
+    let faster = |row: &&TrialRow| row.outcome == TrialOutcome::Faster;
     let name = |row: &TrialRow| {
         let names: Vec<String> = row.names.iter().map(|name| format!("`{name}`")).collect();
         names.join(" and ")
@@ -299,7 +301,7 @@ fn verdict(trial: &Trial) -> Vec<String> {
             let unknown = trial
                 .treatments
                 .iter()
-                .any(|row| row.outcome == Outcome::Unknown);
+                .any(|row| row.outcome == TrialOutcome::Unknown);
             sentences.push(
                 match unknown {
                     true => {
@@ -402,7 +404,7 @@ mod tests {
             _ => 7e6,
         };
         let trial = trial(&["tf32", "set-to-none", "gc-freeze"], &answer, LIMITS);
-        let outcomes: Vec<(&str, Outcome)> = trial
+        let outcomes: Vec<(&str, TrialOutcome)> = trial
             .treatments
             .iter()
             .map(|row| (row.names[0].as_str(), row.outcome))
@@ -410,9 +412,9 @@ mod tests {
         assert_eq!(
             outcomes,
             [
-                ("tf32", Outcome::Faster),
-                ("set-to-none", Outcome::Faster),
-                ("gc-freeze", Outcome::Slower)
+                ("tf32", TrialOutcome::Faster),
+                ("set-to-none", TrialOutcome::Faster),
+                ("gc-freeze", TrialOutcome::Slower)
             ]
         );
         assert_eq!(
@@ -470,7 +472,7 @@ mod tests {
             &|names| if names.is_empty() { 2e6 } else { 1e6 },
             limits,
         );
-        assert_eq!(trial.treatments[0].outcome, Outcome::Unknown);
+        assert_eq!(trial.treatments[0].outcome, TrialOutcome::Unknown);
         assert!(
             trial.verdict[0].starts_with("There are too few runs"),
             "{:?}",

@@ -37,7 +37,7 @@ pub(crate) enum Failed {
 }
 
 /// Something that can be run with treatments.
-pub(crate) trait Run {
+pub(crate) trait RunProgram {
     /// Runs the program once.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub(crate) struct Series<'a> {
 pub(crate) fn series<'a>(
     treatments: &[&'a Treatment],
     limits: Limits,
-    runner: &mut dyn Run,
+    runner: &mut dyn RunProgram,
     best: impl Fn(&Series<'a>) -> Vec<&'a Treatment>,
 ) -> Result<Series<'a>, String> {
     let mut making = Making {
@@ -105,7 +105,7 @@ pub(crate) fn series<'a>(
 
 struct Making<'a, 'r> {
     limits: Limits,
-    runner: &'r mut dyn Run,
+    runner: &'r mut dyn RunProgram,
     began: Instant,
     longest: Duration,
     series: Series<'a>,
@@ -244,7 +244,7 @@ pub(crate) mod tests {
         pub(crate) log: Vec<String>,
     }
 
-    impl Run for Fake<'_> {
+    impl RunProgram for Fake<'_> {
         fn run(&mut self, treatments: &[&Treatment]) -> Result<Measured, Failed> {
             let names: Vec<&str> = treatments.iter().map(|t| t.name.as_str()).collect();
             let step_ns = (self.answer)(&names, self.log.len() as u32);

@@ -1,18 +1,18 @@
-//! Resolves names and checks types: turns a syntax tree into an [`Expr`].
+//! Resolves names and checks types: turns a syntax tree into an [`Tree`].
 
 use std::ops::Range;
 
 use super::syntax::{Ast, Kind};
 use super::{
-    Checked, Expr, FUNCTIONS, Macro, Mistake, Names, NoName, Node, Operator, Scalar, Type, Value,
+    Checked, FUNCTIONS, Macro, Mistake, Names, NoName, Node, Operator, Scalar, Tree, Type, Value,
     functions,
 };
 use crate::base::suggest::did_you_mean;
 
 /// Checked expressions and their types.
-type TypedList<Name> = (Vec<Expr<Name>>, Vec<Type>);
+type TypedList<Name> = (Vec<Tree<Name>>, Vec<Type>);
 /// Two checked operands and their types.
-type TypedPair<Name> = (Box<[Expr<Name>; 2]>, Type, Type);
+type TypedPair<Name> = (Box<[Tree<Name>; 2]>, Type, Type);
 
 const METHODS: [&str; 4] = ["contains", "endsWith", "size", "startsWith"];
 const MACROS: [(&str, Macro); 5] = [
@@ -24,7 +24,7 @@ const MACROS: [(&str, Macro); 5] = [
 ];
 
 /// An expression and its type; `None` after a mistake was recorded.
-type Typed<N> = Option<(Expr<N>, Type)>;
+type Typed<N> = Option<(Tree<N>, Type)>;
 
 /// Checks a syntax tree.
 pub(super) fn check<N: Names>(ast: &Ast<'_>, names: &N) -> Result<Checked<N::Name>, Vec<Mistake>> {
@@ -57,7 +57,7 @@ impl<'a, N: Names> Checker<'a, N> {
     fn typed(&mut self, ast: &Ast<'a>) -> Typed<N::Name> {
         let (node, ty) = self.node(ast)?;
         let at = ast.at.clone();
-        Some((Expr { node, at }, ty))
+        Some((Tree { node, at }, ty))
     }
 
     fn all(&mut self, asts: &[Ast<'a>]) -> Option<TypedList<N::Name>> {
@@ -74,12 +74,12 @@ impl<'a, N: Names> Checker<'a, N> {
         Some((Box::new([a, b]), a_type, b_type))
     }
 
-    fn conditions(&mut self, asts: &[Ast<'a>]) -> Option<Vec<Expr<N::Name>>> {
+    fn conditions(&mut self, asts: &[Ast<'a>]) -> Option<Vec<Tree<N::Name>>> {
         let each: Vec<_> = asts.iter().map(|ast| self.condition(ast)).collect();
         each.into_iter().collect()
     }
 
-    fn condition(&mut self, ast: &Ast<'a>) -> Option<Expr<N::Name>> {
+    fn condition(&mut self, ast: &Ast<'a>) -> Option<Tree<N::Name>> {
         let (expr, ty) = self.typed(ast)?;
         if ty == Type::BOOL {
             return Some(expr);
@@ -275,7 +275,7 @@ impl<'a, N: Names> Checker<'a, N> {
     }
 
     /// Reports a literal that the fact on the other side never equals.
-    fn known_value(&mut self, fact: &Expr<N::Name>, literal: &Ast<'a>) {
+    fn known_value(&mut self, fact: &Tree<N::Name>, literal: &Ast<'a>) {
         let (Node::Name(name), Kind::Literal(Value::Str(word))) = (&fact.node, &literal.kind)
         else {
             return;
@@ -356,7 +356,7 @@ impl<'a, N: Names> Checker<'a, N> {
     fn size(
         &mut self,
         at: &Range<usize>,
-        exprs: Vec<Expr<N::Name>>,
+        exprs: Vec<Tree<N::Name>>,
         types: &[Type],
     ) -> Option<(Node<N::Name>, Type)> {
         match (exprs.into_iter().next(), types) {
@@ -575,11 +575,11 @@ fn segments<'s>(ast: &Ast<'s>) -> Option<Vec<(&'s str, Range<usize>)>> {
 fn select<N>(container: Node<N>, at: Range<usize>, key: &str, key_at: Range<usize>) -> Node<N> {
     let key = Node::Literal(Value::Str(key.into()));
     Node::Index(Box::new([
-        Expr {
+        Tree {
             node: container,
             at,
         },
-        Expr {
+        Tree {
             node: key,
             at: key_at,
         },

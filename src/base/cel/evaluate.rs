@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::functions::arithmetic;
-use super::{Expr, MAX_ITEMS, MAX_STRING, Macro, Node, Operator, Value};
+use super::{MAX_ITEMS, MAX_STRING, Macro, Node, Operator, Tree, Value};
 
 /// Key and value of a map literal.
-type MapEntry<Name> = (Expr<Name>, Expr<Name>);
+type MapEntry<Name> = (Tree<Name>, Tree<Name>);
 
 /// The reason why an expression has no value.
-pub trait Failure: Sized {
+pub trait EvalFailure: Sized {
     /// A mistake in the expression that depends on values, such as a division by zero.
     fn fault(message: String) -> Self;
 
@@ -22,11 +22,11 @@ pub trait Failure: Sized {
 }
 
 /// The values of names during the evaluation of an expression.
-pub trait Scope {
+pub trait Bindings {
     /// A name.
     type Name;
     /// The reason why a name has no value.
-    type Failure: Failure;
+    type Failure: EvalFailure;
 
     /// The value of a name. Doubles must be finite.
     ///
@@ -38,16 +38,16 @@ pub trait Scope {
 /// Evaluates a condition.
 ///
 /// # Errors
-/// The reason why it is undecided: see [`Failure`].
-pub fn truth<S: Scope>(expr: &Expr<S::Name>, scope: &S) -> Result<bool, S::Failure> {
+/// The reason why it is undecided: see [`EvalFailure`].
+pub fn truth<S: Bindings>(expr: &Tree<S::Name>, scope: &S) -> Result<bool, S::Failure> {
     Evaluator { scope, item: None }.truth(expr)
 }
 
 /// Evaluates an expression.
 ///
 /// # Errors
-/// The reason why it has no value: see [`Failure`].
-pub fn value<S: Scope>(expr: &Expr<S::Name>, scope: &S) -> Result<Value, S::Failure> {
+/// The reason why it has no value: see [`EvalFailure`].
+pub fn value<S: Bindings>(expr: &Tree<S::Name>, scope: &S) -> Result<Value, S::Failure> {
     let value = Evaluator { scope, item: None }.value(expr)?;
     Ok(value.into_owned())
 }
@@ -58,12 +58,12 @@ struct Evaluator<'a, S> {
     item: Option<&'a Value>,
 }
 
-fn fault<T, F: Failure>(message: impl Into<String>) -> Result<T, F> {
+fn fault<T, F: EvalFailure>(message: impl Into<String>) -> Result<T, F> {
     Err(F::fault(message.into()))
 }
 
-impl<S: Scope> Evaluator<'_, S> {
-    fn truth(&self, expr: &Expr<S::Name>) -> Result<bool, S::Failure> {
+impl<S: Bindings> Evaluator<'_, S> {
+    fn truth(&self, expr: &Tree<S::Name>) -> Result<bool, S::Failure> {
         match &expr.node {
             Node::All(parts) => self.chain(parts, true),
             Node::Any(parts) => self.chain(parts, false),
@@ -93,12 +93,12 @@ impl<S: Scope> Evaluator<'_, S> {
     }
 
     /// `&&` (`and`) or `||`: a deciding operand takes precedence over undecided ones.
-    fn chain(&self, parts: &[Expr<S::Name>], and: bool) -> Result<bool, S::Failure> {
+    fn chain(&self, parts: &[Tree<S::Name>], and: bool) -> Result<bool, S::Failure> {
         join_all(parts.iter().map(|part| self.truth(part)), and)
     }
 
     /// `all` (`and`) or `exists`: the same, over the items of a list.
-    fn fold(&self, parts: &[Expr<S::Name>; 2], and: bool) -> Result<bool, S::Failure> {
+    fn fold(&self, parts: &[Tree<S::Name>; 2], and: bool) -> Result<bool, S::Failure> {
         let [list, condition] = parts;
         let items = self.items(list)?;
         let each = items.iter().map(|item| self.at(item).truth(condition));
@@ -114,14 +114,14 @@ impl<S: Scope> Evaluator<'_, S> {
 
     fn each<T>(
         &self,
-        list: &Expr<S::Name>,
+        list: &Tree<S::Name>,
         of: impl Fn(&Evaluator<'_, S>) -> Result<T, S::Failure>,
     ) -> Result<Vec<T>, S::Failure> {
         let items = self.items(list)?;
         items.iter().map(|item| of(&self.at(item))).collect()
     }
 
-    fn branch<'t>(&self, parts: &'t [Expr<S::Name>; 3]) -> Result<&'t Expr<S::Name>, S::Failure> {
+    fn branch<'t>(&self, parts: &'t [Tree<S::Name>; 3]) -> Result<&'t Tree<S::Name>, S::Failure> {
         let [condition, then, otherwise] = parts;
         Ok(if self.truth(condition)? {
             then
@@ -133,7 +133,7 @@ impl<S: Scope> Evaluator<'_, S> {
     /// Both operands; if both fail, their combined failure.
     fn pair<'t>(
         &self,
-        operands: &'t [Expr<S::Name>; 2],
+        operands: &'t [Tree<S::Name>; 2],
     ) -> Result<(Cow<'t, Value>, Cow<'t, Value>), S::Failure> {
         let [left, right] = operands;
         both(self.value(left), self.value(right))
@@ -142,7 +142,7 @@ impl<S: Scope> Evaluator<'_, S> {
     fn relation(
         &self,
         operator: Operator,
-        operands: &[Expr<S::Name>; 2],
+        operands: &[Tree<S::Name>; 2],
     ) -> Result<bool, S::Failure> {
         let [left, right] = operands;
         match operator {
@@ -175,7 +175,7 @@ impl<S: Scope> Evaluator<'_, S> {
         }
     }
 
-    fn is_in(&self, item: &Expr<S::Name>, container: &Expr<S::Name>) -> Result<bool, S::Failure> {
+    fn is_in(&self, item: &Tree<S::Name>, container: &Tree<S::Name>) -> Result<bool, S::Failure> {
         if let Node::List(items) = &container.node {
             let item = self.value(item);
             let mut found = false;
@@ -209,7 +209,7 @@ impl<S: Scope> Evaluator<'_, S> {
         }
     }
 
-    fn value<'t>(&self, expr: &'t Expr<S::Name>) -> Result<Cow<'t, Value>, S::Failure> {
+    fn value<'t>(&self, expr: &'t Tree<S::Name>) -> Result<Cow<'t, Value>, S::Failure> {
         let value = match &expr.node {
             Node::Literal(value) => return Ok(Cow::Borrowed(value)),
             Node::If(parts) => return self.value(self.branch(parts)?),
@@ -283,7 +283,7 @@ impl<S: Scope> Evaluator<'_, S> {
         Ok(Cow::Owned(value))
     }
 
-    fn size(&self, of: &Expr<S::Name>) -> Result<usize, S::Failure> {
+    fn size(&self, of: &Tree<S::Name>) -> Result<usize, S::Failure> {
         if is_list(of) {
             return Ok(self.items(of)?.len());
         }
@@ -296,7 +296,7 @@ impl<S: Scope> Evaluator<'_, S> {
         }
     }
 
-    fn index(&self, parts: &[Expr<S::Name>; 2]) -> Result<Value, S::Failure> {
+    fn index(&self, parts: &[Tree<S::Name>; 2]) -> Result<Value, S::Failure> {
         let [container, key] = parts;
         let found = if is_list(container) {
             let (list, key) = both(self.items(container), self.value(key))?;
@@ -335,7 +335,7 @@ impl<S: Scope> Evaluator<'_, S> {
     }
 
     /// The items of a list of strings, as a value.
-    fn strings(&self, list: &Expr<S::Name>) -> Result<Value, S::Failure> {
+    fn strings(&self, list: &Tree<S::Name>) -> Result<Value, S::Failure> {
         let words = self.items(list)?.into_iter().map(|item| match item {
             Value::Str(word) => Some(word),
             _ => None,
@@ -347,7 +347,7 @@ impl<S: Scope> Evaluator<'_, S> {
     }
 
     /// The items of a list of any type.
-    fn items(&self, list: &Expr<S::Name>) -> Result<Vec<Value>, S::Failure> {
+    fn items(&self, list: &Tree<S::Name>) -> Result<Vec<Value>, S::Failure> {
         let items = match &list.node {
             Node::List(items) => {
                 let mut values = Ok(Vec::with_capacity(items.len()));
@@ -411,7 +411,7 @@ impl<S: Scope> Evaluator<'_, S> {
 
 /// Combines the results of conditions: the first deciding one ends the evaluation; otherwise all
 /// failures are combined.
-pub(crate) fn join_all<F: Failure>(
+pub(crate) fn join_all<F: EvalFailure>(
     outcomes: impl Iterator<Item = Result<bool, F>>,
     and: bool,
 ) -> Result<bool, F> {
@@ -426,7 +426,7 @@ pub(crate) fn join_all<F: Failure>(
     failed.map_or(Ok(and), Err)
 }
 
-fn joined<F: Failure>(first: Option<F>, second: F, and: bool) -> F {
+fn joined<F: EvalFailure>(first: Option<F>, second: F, and: bool) -> F {
     match first {
         Some(first) => first.join(second, and),
         None => second,
@@ -435,7 +435,7 @@ fn joined<F: Failure>(first: Option<F>, second: F, and: bool) -> F {
 
 /// Combines two required operands. Both are evaluated, so a fault of the right one counts even if the
 /// left one fails.
-fn both<A, B, F: Failure>(a: Result<A, F>, b: Result<B, F>) -> Result<(A, B), F> {
+fn both<A, B, F: EvalFailure>(a: Result<A, F>, b: Result<B, F>) -> Result<(A, B), F> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok((a, b)),
         (Err(a), Err(b)) => Err(b.join(a, true)),
@@ -445,7 +445,7 @@ fn both<A, B, F: Failure>(a: Result<A, F>, b: Result<B, F>) -> Result<(A, B), F>
 
 /// The failure for a value whose type differs from its declaration: a fact in a test, or a bug in a
 /// reader.
-fn odd<T, F: Failure>(value: &Value) -> Result<T, F> {
+fn odd<T, F: EvalFailure>(value: &Value) -> Result<T, F> {
     fault(format!("a value of the wrong type: {value:?}"))
 }
 
@@ -455,7 +455,7 @@ fn is_arithmetic(operator: Operator) -> bool {
 }
 
 /// Returns true for nodes that compute a list. A name of a list is a plain value.
-fn is_list<N>(expr: &Expr<N>) -> bool {
+fn is_list<N>(expr: &Tree<N>) -> bool {
     match &expr.node {
         Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => true,
         Node::Binary(Operator::Add, operands) => operands.iter().any(is_list),

@@ -1,10 +1,10 @@
 //! The expression language of rule and cost files: the subset of the Common Expression Language (CEL)
 //! that they need, parsed, type-checked and evaluated here.
 //!
-//! [`check`] parses an expression and resolves its names and types, so that an [`Expr`] can only fail
+//! [`check`] parses an expression and resolves its names and types, so that an [`Tree`] can only fail
 //! on values: an absent name, an overflow, a missing key. [`truth`] and [`value`] evaluate it in
 //! three-valued logic. The kind of file defines the names: rules use facts, costs use properties of an
-//! operator's arguments. They implement [`Names`] and [`Scope`].
+//! operator's arguments. They implement [`Names`] and [`Bindings`].
 //!
 //! Differences from CEL: names are resolved and types checked before anything runs, there are no
 //! unsigned ints, bytes, nulls, messages or regular expressions, results that overflow or are not
@@ -25,7 +25,7 @@ pub(crate) mod tests;
 
 pub(crate) use check::unknown_value;
 pub(crate) use evaluate::join_all;
-pub use evaluate::{Failure, Scope, truth, value};
+pub use evaluate::{Bindings, EvalFailure, truth, value};
 pub use functions::{FUNCTIONS, Function};
 pub use syntax::{Ast, Kind};
 
@@ -211,7 +211,7 @@ pub trait Names {
 
 /// A checked expression over names of type `N`.
 #[derive(Debug, Clone)]
-pub struct Expr<N> {
+pub struct Tree<N> {
     pub(crate) node: Node<N>,
     /// Byte range in the source, without brackets around it.
     pub(crate) at: Range<usize>,
@@ -227,24 +227,24 @@ pub(crate) enum Node<N> {
     /// The variable of the enclosing comprehension.
     Item,
     /// Operands of `&&`.
-    All(Vec<Expr<N>>),
+    All(Vec<Tree<N>>),
     /// Operands of `||`.
-    Any(Vec<Expr<N>>),
-    Not(Box<Expr<N>>),
-    Negate(Box<Expr<N>>),
+    Any(Vec<Tree<N>>),
+    Not(Box<Tree<N>>),
+    Negate(Box<Tree<N>>),
     /// `condition ? then : otherwise`.
-    If(Box<[Expr<N>; 3]>),
+    If(Box<[Tree<N>; 3]>),
     /// Comparison, arithmetic or `in`.
-    Binary(Operator, Box<[Expr<N>; 2]>),
-    Index(Box<[Expr<N>; 2]>),
-    List(Vec<Expr<N>>),
-    Map(Vec<(Expr<N>, Expr<N>)>),
-    Size(Box<Expr<N>>),
+    Binary(Operator, Box<[Tree<N>; 2]>),
+    Index(Box<[Tree<N>; 2]>),
+    List(Vec<Tree<N>>),
+    Map(Vec<(Tree<N>, Tree<N>)>),
+    Size(Box<Tree<N>>),
     /// `contains`, `startsWith` or `endsWith`.
-    Text(fn(&str, &str) -> bool, Box<[Expr<N>; 2]>),
-    Call(&'static Function, Vec<Expr<N>>),
+    Text(fn(&str, &str) -> bool, Box<[Tree<N>; 2]>),
+    Call(&'static Function, Vec<Tree<N>>),
     /// A list and the expression evaluated for each item.
-    Comprehension(Macro, Box<[Expr<N>; 2]>),
+    Comprehension(Macro, Box<[Tree<N>; 2]>),
 }
 
 /// An operator between two operands, other than `&&` and `||`.
@@ -290,7 +290,7 @@ pub(crate) enum Macro {
 #[derive(Debug)]
 pub struct Checked<N> {
     /// The expression.
-    pub expr: Expr<N>,
+    pub expr: Tree<N>,
     /// Its type.
     pub ty: Type,
     /// The names it uses, in order of appearance and as often as they appear.

@@ -136,7 +136,7 @@ impl Names for Facts {
     }
 }
 
-impl Failure for String {
+impl EvalFailure for String {
     fn fault(message: String) -> String {
         message
     }
@@ -146,7 +146,7 @@ impl Failure for String {
     }
 }
 
-impl Scope for Facts {
+impl Bindings for Facts {
     type Name = &'static str;
     type Failure = String;
 

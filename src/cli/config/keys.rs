@@ -6,7 +6,7 @@ use ::toml::de::DeValue;
 
 use crate::base::date::{self, Date};
 use crate::base::schema::{self, Json, Key, Shape, check_value, keys, object, text};
-use crate::base::toml::Value;
+use crate::base::toml::Item;
 use crate::cli::{Color, FailOn};
 use crate::formats::FORMATS;
 
@@ -101,7 +101,7 @@ fn fail_on_schema() -> Json {
     ])
 }
 
-fn fail_on(value: &Value<'_>) -> bool {
+fn fail_on(value: &Item<'_>) -> bool {
     let Some(gate) = value.str() else {
         return false;
     };
@@ -112,7 +112,7 @@ fn fail_on(value: &Value<'_>) -> bool {
     parsed.is_ok()
 }
 
-fn thresholds(value: &Value<'_>) -> bool {
+fn thresholds(value: &Item<'_>) -> bool {
     if matches!(value.raw(), DeValue::Table(_)) {
         return check_value(&THRESHOLDS, value);
     }
@@ -131,7 +131,7 @@ fn day_schema() -> Json {
     ])
 }
 
-fn is_day(value: &Value<'_>) -> bool {
+fn is_day(value: &Item<'_>) -> bool {
     let fits = day(value).is_some();
     if !fits {
         value.wrong_type::<()>("a day such as 2026-12-31");
@@ -140,7 +140,7 @@ fn is_day(value: &Value<'_>) -> bool {
 }
 
 /// A day as a TOML date or a string.
-pub(super) fn day(value: &Value<'_>) -> Option<Date> {
+pub(super) fn day(value: &Item<'_>) -> Option<Date> {
     match value.raw() {
         DeValue::Datetime(when) if when.time.is_none() && when.offset.is_none() => when.date,
         DeValue::String(text) => date::parse(text),

@@ -11,7 +11,7 @@ use super::{Config, RuleName};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::text::unjoined;
-use crate::base::toml::{self, Table, Value};
+use crate::base::toml::{self, Item, Table};
 use crate::cli::FailOn;
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
 
     /// The rules that are selected, ignored and set, with their positions.
     fn names(&self) -> Vec<RuleName> {
-        let list = |key: &str| match self.root.get(key).as_ref().map(Value::raw) {
+        let list = |key: &str| match self.root.get(key).as_ref().map(Item::raw) {
             Some(DeValue::Array(items)) => items.iter().collect(),
             _ => Vec::new(),
         };
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
             DeValue::String(text) => Some((text.as_ref(), item.span())),
             _ => None,
         });
-        let set = match self.root.get("set").as_ref().map(Value::raw) {
+        let set = match self.root.get("set").as_ref().map(Item::raw) {
             Some(DeValue::Table(rules)) => rules.iter().collect(),
             _ => Vec::new(),
         };
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             }
         }
         let format = self.root.get("format");
-        let format = format.as_ref().map(Value::raw);
+        let format = format.as_ref().map(Item::raw);
         let other = matches!(format, Some(DeValue::String(word))
             if OutputFormat::named(word).is_none_or(|format| !format.can_shorten));
         for key in ["max-chars", "for-pr"] {
@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         settings
     }
 
-    fn setting(&self, value: &Value<'_>) -> Option<String> {
+    fn setting(&self, value: &Item<'_>) -> Option<String> {
         match value.raw() {
             DeValue::String(text) => Some(text.to_string()),
             DeValue::Boolean(flag) => Some(flag.to_string()),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::correlate::testing::ProfileBuilder;
-use crate::host::{HostSample, MemorySample, Place, TimedSamples};
+use crate::host::{CodePlace, HostSample, MemorySample, TimedSamples};
 use crate::profile::LoaderConfig;
 
 /// 2026-01-01, in ns since 1970.
@@ -25,11 +25,11 @@ fn host(times: &[i64]) -> HostProfile {
         function: function.to_owned(),
         ..HostLine::default()
     };
-    let program = Place {
+    let program = CodePlace {
         line: line("/home/arthur/train/data.py", 12, "load"),
         caller: None,
     };
-    let library = Place {
+    let library = CodePlace {
         line: line("/x/lib/python3.11/site-packages/PIL/Image.py", 3, "open"),
         caller: Some(0),
     };

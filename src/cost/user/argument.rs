@@ -3,7 +3,7 @@
 use ::toml::de::DeValue;
 
 use crate::base::DType;
-use crate::base::toml::{Table, Value};
+use crate::base::toml::{Item, Table};
 use crate::correlate::{Arg, ArgValue, Tensor};
 
 /// Maximum number of dimensions of a tensor; PyTorch allows 64.
@@ -14,7 +14,7 @@ const FORMS: &str = "a tensor is \"fp16[8, 64]\", or \"[8, 64]\" when its type i
                      { text = \"...\" }";
 
 /// One argument of a test; `None` if a message was reported.
-pub(super) fn argument(value: &Value<'_>) -> Option<Arg> {
+pub(super) fn argument(value: &Item<'_>) -> Option<Arg> {
     let DeValue::Table(_) = value.raw() else {
         return Some(Arg {
             name: None,
@@ -31,7 +31,7 @@ pub(super) fn argument(value: &Value<'_>) -> Option<Arg> {
     Some(Arg { name, value })
 }
 
-fn plain(value: &Value<'_>) -> Option<ArgValue> {
+fn plain(value: &Item<'_>) -> Option<ArgValue> {
     match value.raw() {
         DeValue::String(_) => {
             let text = value.str()?.value;

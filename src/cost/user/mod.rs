@@ -39,14 +39,14 @@ mod read;
 mod tests;
 
 pub use keys::{COST_KEYS, DIM_KEYS, TEST_KEYS, schema};
-pub use prove::{Outcome, Proof};
+pub use prove::{CaseOutcome, Proof};
 pub use read::op_name;
 
 /// All costs and tests of a user, in the order of the files.
 #[derive(Debug, Clone, Default)]
 pub struct UserCosts {
     costs: Vec<UserCost>,
-    cases: Vec<Case>,
+    cases: Vec<CostCase>,
 }
 
 /// A checked `[[cost]]`.
@@ -91,12 +91,12 @@ pub struct GemmDims {
 pub struct Formula {
     /// The expression as written in the file.
     pub text: String,
-    expr: cel::Expr<Query>,
+    expr: cel::Tree<Query>,
 }
 
 /// A checked `[[test]]`: an example call and its expected cost.
 #[derive(Debug, Clone)]
-pub struct Case {
+pub struct CostCase {
     /// The operator that is called.
     pub op: OpName,
     /// The file that defines the test.
@@ -108,12 +108,12 @@ pub struct Case {
     /// The arguments as written in the file.
     pub text: String,
     /// The expected cost.
-    pub expect: Expect,
+    pub expect: ExpectedCost,
 }
 
 /// The result that a test expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expect {
+pub enum ExpectedCost {
     /// A known cost.
     Price {
         /// FLOPs of the call; not compared when `None`.
@@ -173,7 +173,7 @@ impl UserCosts {
     }
 
     /// All tests, in the order of the files.
-    pub fn cases(&self) -> &[Case] {
+    pub fn cases(&self) -> &[CostCase] {
         &self.cases
     }
 

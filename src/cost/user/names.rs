@@ -5,7 +5,7 @@
 //! profile does not record fails, and the reason becomes the reason why the cost is unknown.
 
 use crate::base::DType;
-use crate::base::cel::{Ast, Failure, Kind, Names, NoName, Scope, Type, Value};
+use crate::base::cel::{Ast, Bindings, EvalFailure, Kind, Names, NoName, Type, Value};
 use crate::base::suggest::did_you_mean;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
 use crate::cost::UnknownCost;
@@ -13,7 +13,7 @@ use crate::cost::ops::{count, distinct};
 
 /// One function of cost expressions.
 #[derive(Debug)]
-pub struct Function {
+pub struct ArgumentFunction {
     /// Its name, `dim`.
     pub name: &'static str,
     /// Its name with its parameters, `dim(arg, i)`.
@@ -50,8 +50,8 @@ impl Takes {
 use Takes::{AnyArg, Arg, Default, Index};
 
 /// All functions, sorted by name.
-pub const FUNCTIONS: &[Function] = &[
-    Function {
+pub const FUNCTIONS: &[ArgumentFunction] = &[
+    ArgumentFunction {
         name: "bytes",
         usage: "bytes(arg, dtype)",
         doc: "bytes of a tensor or of all tensors of a list, expanded dimensions once; without an \
@@ -67,7 +67,7 @@ pub const FUNCTIONS: &[Function] = &[
             int(bytes)
         },
     },
-    Function {
+    ArgumentFunction {
         name: "count",
         usage: "count(arg)",
         doc: "items of a list; without an argument the number of arguments passed",
@@ -83,7 +83,7 @@ pub const FUNCTIONS: &[Function] = &[
             }
         },
     },
-    Function {
+    ArgumentFunction {
         name: "dim",
         usage: "dim(arg, i)",
         doc: "size of dimension `i` of a tensor; `-1` is the last",
@@ -91,7 +91,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg, Index],
         run: |call, q| int(*nth(&call.tensor(q)?.shape, q.index)?),
     },
-    Function {
+    ArgumentFunction {
         name: "dtype",
         usage: "dtype(arg)",
         doc: "element type of a tensor: `\"fp16\"`, `\"bf16\"`, `\"fp32\"`, `\"int64\"`, `\"bool\"`, ...",
@@ -99,7 +99,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg],
         run: |call, q| Ok(Value::Str(call.dtype(call.tensor(q)?, q)?.name().into())),
     },
-    Function {
+    ArgumentFunction {
         name: "flag",
         usage: "flag(arg, default)",
         doc: "value of a bool; `default` when it was not passed",
@@ -111,7 +111,7 @@ pub const FUNCTIONS: &[Function] = &[
             Err(default) => Ok(default),
         },
     },
-    Function {
+    ArgumentFunction {
         name: "given",
         usage: "given(arg)",
         doc: "whether an argument was passed, is not `None`, and is recorded",
@@ -128,7 +128,7 @@ pub const FUNCTIONS: &[Function] = &[
             }))
         },
     },
-    Function {
+    ArgumentFunction {
         name: "integer",
         usage: "integer(arg, default)",
         doc: "value of an int; `default` when it was not passed",
@@ -140,7 +140,7 @@ pub const FUNCTIONS: &[Function] = &[
             Err(default) => Ok(default),
         },
     },
-    Function {
+    ArgumentFunction {
         name: "item",
         usage: "item(arg, i)",
         doc: "int number `i` of a list such as a stride",
@@ -155,7 +155,7 @@ pub const FUNCTIONS: &[Function] = &[
             _ => Err(UnknownCost::BadArguments),
         },
     },
-    Function {
+    ArgumentFunction {
         name: "itemsize",
         usage: "itemsize(arg, dtype)",
         doc: "bytes of one element of a tensor; `dtype` where none is recorded",
@@ -163,7 +163,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg, Takes::DType],
         run: |call, q| int(call.dtype(call.tensor(q)?, q)?.bytes()),
     },
-    Function {
+    ArgumentFunction {
         name: "number",
         usage: "number(arg, default)",
         doc: "value of a float or an int, as a double; `default` when it was not passed",
@@ -176,7 +176,7 @@ pub const FUNCTIONS: &[Function] = &[
             Err(default) => Ok(default),
         },
     },
-    Function {
+    ArgumentFunction {
         name: "numel",
         usage: "numel(arg)",
         doc: "elements of a tensor or of all tensors of a list; without an argument those of all \
@@ -185,7 +185,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[AnyArg],
         run: |call, q| int(call.sum(q, |t| Ok(count(&t.shape)))?),
     },
-    Function {
+    ArgumentFunction {
         name: "rank",
         usage: "rank(arg)",
         doc: "dimensions of a tensor",
@@ -193,7 +193,7 @@ pub const FUNCTIONS: &[Function] = &[
         takes: &[Arg],
         run: |call, q| int(call.tensor(q)?.shape.len() as u64),
     },
-    Function {
+    ArgumentFunction {
         name: "text",
         usage: "text(arg, default)",
         doc: "value of a string; `default` when it was not passed",
@@ -251,7 +251,7 @@ struct Place {
 pub(super) struct Query {
     /// The call as written in the checked expression.
     text: String,
-    function: &'static Function,
+    function: &'static ArgumentFunction,
     arg: Option<Place>,
     index: i64,
     default: Option<Value>,
@@ -300,7 +300,11 @@ impl Names for Vocabulary<'_> {
 }
 
 impl Vocabulary<'_> {
-    fn query(&self, function: &'static Function, args: &[Ast<'_>]) -> Result<Query, Mistaken> {
+    fn query(
+        &self,
+        function: &'static ArgumentFunction,
+        args: &[Ast<'_>],
+    ) -> Result<Query, Mistaken> {
         let usage = function.usage;
         let least = function.takes.iter().filter(|t| !t.optional()).count();
         if args.len() < least || args.len() > function.takes.len() {
@@ -396,7 +400,7 @@ pub(super) enum Failed {
     Fault(String),
 }
 
-impl Failure for Failed {
+impl EvalFailure for Failed {
     fn fault(message: String) -> Failed {
         Failed::Fault(message)
     }
@@ -491,7 +495,7 @@ impl CallContext<'_> {
     }
 }
 
-impl Scope for CallContext<'_> {
+impl Bindings for CallContext<'_> {
     type Name = Query;
     type Failure = Failed;
 

@@ -1,6 +1,6 @@
 //! Runs the `[[test]]` entries of cost files.
 
-use super::{Case, Expect, UserCost, UserCosts};
+use super::{CostCase, ExpectedCost, UserCost, UserCosts};
 use crate::base::units::{self, count};
 use crate::cost::{OpCost, UnknownCost};
 
@@ -12,19 +12,19 @@ pub struct Proof {
     /// The call as text, `my_lib::fused_mlp(fp16[8, 64], ...)`.
     pub call: String,
     /// Whether the test passed, or how it failed.
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
 }
 
 impl Proof {
     /// Whether the test passed.
     pub fn passed(&self) -> bool {
-        self.outcome == Outcome::Pass
+        self.outcome == CaseOutcome::Pass
     }
 }
 
 /// Whether a test passed, or how it failed. `Display` prints it for the author of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// The cost is as expected.
     Pass,
     /// The number of FLOPs or bytes differs.
@@ -56,22 +56,22 @@ pub enum Outcome {
     },
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for CaseOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Pass => write!(f, "ok"),
-            Outcome::Differs { what, want, got } => {
+            CaseOutcome::Pass => write!(f, "ok"),
+            CaseOutcome::Differs { what, want, got } => {
                 write!(f, "{} {what}, not {}", count(*got), count(*want))
             }
-            Outcome::Unpriced(why) => write!(f, "cost unknown: {why}"),
-            Outcome::Priced { want, flops, bytes } => write!(
+            CaseOutcome::Unpriced(why) => write!(f, "cost unknown: {why}"),
+            CaseOutcome::Priced { want, flops, bytes } => write!(
                 f,
                 "it should be unknown ({}), but costs {} FLOPs and {} bytes",
                 want.name(),
                 count(*flops),
                 count(*bytes)
             ),
-            Outcome::Reason { want, got } => {
+            CaseOutcome::Reason { want, got } => {
                 write!(f, "unknown because of {}, not {}", got.name(), want.name())
             }
         }
@@ -81,7 +81,7 @@ impl std::fmt::Display for Outcome {
 impl UserCosts {
     /// The tests of a cost as lines of text: `f(fp16[8, 64]): 1.02 kFLOP, 2.05 kB`.
     pub fn examples(&self, cost: &UserCost) -> Vec<String> {
-        let about = |case: &&Case| {
+        let about = |case: &&CostCase| {
             let found = self.find(&case.op, case.direction, false);
             found.is_some_and(|found| std::ptr::eq(found, cost))
         };
@@ -100,28 +100,28 @@ impl UserCosts {
             .collect()
     }
 
-    fn run(&self, case: &Case) -> Outcome {
+    fn run(&self, case: &CostCase) -> CaseOutcome {
         let Some(cost) = self.find(&case.op, case.direction, false) else {
-            return Outcome::Unpriced("no cost is about it in this direction".into());
+            return CaseOutcome::Unpriced("no cost is about it in this direction".into());
         };
         match (cost.price(&case.args, case.direction, None), case.expect) {
-            (Ok(cost), Expect::Price { flops, bytes }) => compare(&cost, flops, bytes),
-            (Err((_, why)), Expect::Price { .. }) => Outcome::Unpriced(why),
-            (Ok(cost), Expect::Unknown(want)) => Outcome::Priced {
+            (Ok(cost), ExpectedCost::Price { flops, bytes }) => compare(&cost, flops, bytes),
+            (Err((_, why)), ExpectedCost::Price { .. }) => CaseOutcome::Unpriced(why),
+            (Ok(cost), ExpectedCost::Unknown(want)) => CaseOutcome::Priced {
                 want,
                 flops: cost.flops(),
                 bytes: cost.bytes(),
             },
-            (Err((got, _)), Expect::Unknown(want)) if got == want => Outcome::Pass,
-            (Err((got, _)), Expect::Unknown(want)) => Outcome::Reason { want, got },
+            (Err((got, _)), ExpectedCost::Unknown(want)) if got == want => CaseOutcome::Pass,
+            (Err((got, _)), ExpectedCost::Unknown(want)) => CaseOutcome::Reason { want, got },
         }
     }
 }
 
-fn example(case: &Case) -> String {
+fn example(case: &CostCase) -> String {
     let price = match case.expect {
-        Expect::Unknown(reason) => format!("unknown, {}", reason.describe()),
-        Expect::Price { flops, bytes } => {
+        ExpectedCost::Unknown(reason) => format!("unknown, {}", reason.describe()),
+        ExpectedCost::Price { flops, bytes } => {
             let flops = flops.map(|n| units::flops(n as f64));
             let bytes = bytes.map(|n| units::bytes(n as f64));
             let figures: Vec<String> = [flops, bytes].into_iter().flatten().collect();
@@ -131,9 +131,9 @@ fn example(case: &Case) -> String {
     format!("{}({}): {price}", case.op.display(), case.text)
 }
 
-fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> Outcome {
+fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> CaseOutcome {
     if bytes.is_some() && !cost.bytes_known {
-        return Outcome::Unpriced(format!("its bytes: {}", UnknownCost::NoDType.describe()));
+        return CaseOutcome::Unpriced(format!("its bytes: {}", UnknownCost::NoDType.describe()));
     }
     let figures = [
         ("FLOPs", flops, cost.flops()),
@@ -141,8 +141,8 @@ fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> Outcome {
     ];
     for (what, want, got) in figures {
         if let Some(want) = want.filter(|want| *want != got) {
-            return Outcome::Differs { what, want, got };
+            return CaseOutcome::Differs { what, want, got };
         }
     }
-    Outcome::Pass
+    CaseOutcome::Pass
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::argument::argument;
 use super::keys::FILE_KEYS;
 use super::names::Vocabulary;
-use super::{Case, Expect, Formula, GemmDims, UserCost, UserCosts, undotted};
+use super::{CostCase, ExpectedCost, Formula, GemmDims, UserCost, UserCosts, undotted};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::glob::Glob;
@@ -79,7 +79,7 @@ impl Reader<'_> {
             costs: costs.iter().map(|p| p.cost.clone()).collect(),
             cases: Vec::new(),
         };
-        let cases: Vec<Case> = tests
+        let cases: Vec<CostCase> = tests
             .iter()
             .filter_map(|t| self.case(t, &own, whole))
             .collect();
@@ -199,12 +199,12 @@ impl Reader<'_> {
     }
 
     /// Reports costs without a test of their FLOPs and bytes.
-    fn unproven(&self, root: &Table<'_>, costs: &[Placed], own: &UserCosts, cases: &[Case]) {
+    fn unproven(&self, root: &Table<'_>, costs: &[Placed], own: &UserCosts, cases: &[CostCase]) {
         for (i, placed) in costs.iter().enumerate() {
-            let proves = |case: &&Case| {
+            let proves = |case: &&CostCase| {
                 let whole = matches!(
                     case.expect,
-                    Expect::Price {
+                    ExpectedCost::Price {
                         flops: Some(_),
                         bytes: Some(_)
                     }
@@ -220,7 +220,7 @@ impl Reader<'_> {
         }
     }
 
-    fn case(&self, table: &Table<'_>, own: &UserCosts, whole: bool) -> Option<Case> {
+    fn case(&self, table: &Table<'_>, own: &UserCosts, whole: bool) -> Option<CostCase> {
         let op = table.get_str("op");
         let direction = table
             .get_word("direction", &DIRECTIONS)
@@ -238,7 +238,7 @@ impl Reader<'_> {
             return None;
         }
         let (args, text) = args?;
-        Some(Case {
+        Some(CostCase {
             op: name?,
             file: self.source.name.as_str().into(),
             direction,
@@ -260,7 +260,7 @@ impl Reader<'_> {
         Some((OpArgs { items }, text.join(", ").replace('"', "")))
     }
 
-    fn expect(&self, table: &Table<'_>) -> Option<Expect> {
+    fn expect(&self, table: &Table<'_>) -> Option<ExpectedCost> {
         let (flops, bytes) = (table.get_whole("flops"), table.get_whole("bytes"));
         let unknown = table.get_word("unknown", &UnknownCost::ALL.map(|u| (u, u.name())));
         let refused = |key: &&str| table.has(key) && table.get(key).is_none();
@@ -268,7 +268,7 @@ impl Reader<'_> {
             return None;
         }
         match (flops, bytes, unknown) {
-            (None, None, Some(reason)) => Some(Expect::Unknown(reason)),
+            (None, None, Some(reason)) => Some(ExpectedCost::Unknown(reason)),
             (None, None, None) => {
                 let title = "a test needs `flops` and `bytes`, or `unknown`";
                 table.complain(table.span(), title, "");
@@ -279,7 +279,7 @@ impl Reader<'_> {
                 table.complain(table.span(), title, "");
                 None
             }
-            (flops, bytes, None) => Some(Expect::Price { flops, bytes }),
+            (flops, bytes, None) => Some(ExpectedCost::Price { flops, bytes }),
         }
     }
 }

@@ -250,7 +250,7 @@ fn expanded_operands_count_once() {
         "args = [{ shape = [12, 64], dtype = \"fp16\", strides = [0, 1] }]\nflops = 1\nbytes = 128",
     );
     let costs = read(&text).unwrap_or_else(|c| panic!("{c}"));
-    assert_eq!(costs.prove()[0].outcome, Outcome::Pass);
+    assert_eq!(costs.prove()[0].outcome, CaseOutcome::Pass);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::value::RawValue;
 
-use super::window::{More, Window};
+use super::window::{More, TextWindow};
 
 /// Declares an object of which only some fields are read. If a key occurs twice, the last value counts.
 /// Any other JSON value is read as an empty object.
@@ -207,7 +207,7 @@ pub(super) enum End {
 /// parts of any size. The result does not depend on their sizes.
 pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> Outcome {
     let mut reader = Reader {
-        window: Window::new(more),
+        window: TextWindow::new(more),
         sink,
         strays: Strays::default(),
         events: 0,
@@ -224,7 +224,7 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> Outcome {
 }
 
 struct Reader<'m, 's> {
-    window: Window<'m>,
+    window: TextWindow<'m>,
     sink: &'s mut dyn Sink,
     strays: Strays,
     /// The number of events that were passed on.

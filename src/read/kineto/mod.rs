@@ -29,7 +29,7 @@ pub(crate) use json::after_string as after_json_string;
 pub(super) use load::beginning as unpacked_beginning;
 #[cfg(test)]
 pub(crate) use window::in_pieces;
-pub(crate) use window::{LONGEST_VALUE, More, Window};
+pub(crate) use window::{LONGEST_VALUE, More, TextWindow};
 
 use json::{End, Event, Outcome, Sink, Strays};
 

@@ -8,7 +8,7 @@ pub(crate) const LONGEST_VALUE: usize = 64 << 20;
 pub(crate) type More<'m> = &'m mut dyn FnMut(&mut String) -> bool;
 
 /// The part of a text that is in memory, from the value being read onwards.
-pub(crate) struct Window<'m> {
+pub(crate) struct TextWindow<'m> {
     /// The text in memory.
     pub(crate) text: String,
     /// The start of the unread part of `text`.
@@ -20,10 +20,10 @@ pub(crate) struct Window<'m> {
     pub(crate) too_long: bool,
 }
 
-impl<'m> Window<'m> {
+impl<'m> TextWindow<'m> {
     /// A window at the beginning of the text that `more` appends.
     pub(crate) fn new(more: More<'m>) -> Self {
-        Window {
+        TextWindow {
             text: String::new(),
             at: 0,
             before: 0,
