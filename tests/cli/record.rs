@@ -36,6 +36,10 @@ fn said(command: &mut Command) -> Said {
     }
 }
 
+/// What the C++ runtime says when a thread of torch is left at the end of a process. Seen in one of some dozens
+/// of runs with gloo on a busy machine, without any recording.
+const TORCH_ABORTED: &str = "terminate called without an active exception";
+
 /// A recorded program.
 struct Recorded {
     folder: tempfile::TempDir,
@@ -84,7 +88,12 @@ fn recorded_with(options: &[&str], program: &str, processes: u32, code: i32) -> 
             .current_dir(folder.path());
         start
     };
-    let plain = said(start(name).args(arguments));
+    let mut plain = said(start(name).args(arguments));
+    for _ in 0..2 {
+        if plain.err.contains(TORCH_ABORTED) {
+            plain = said(start(name).args(arguments));
+        }
+    }
     assert_eq!(plain.code, Some(code), "{program}: {}", plain.err);
     let keep = folder.path().join("traces");
     let said = said(
