@@ -427,6 +427,8 @@ pub fn is_recordable(needs: &str) -> bool {
         needs::LAUNCH_CONFIG,
         needs::MORE_MATH,
         needs::NOTHING,
+        // A program that compiles nothing has none.
+        needs::COMPILE_IDS,
     ];
     !other.contains(&needs)
 }

@@ -581,6 +581,13 @@ pub(super) fn write_and_gate(
     report.program.clone_from(&args.program);
     if let Some(folder) = &args.source {
         source::quote(&mut report, folder)?;
+        let mut findings = report.findings.iter();
+        if !report.findings.is_empty() && findings.all(|f| f.evidence.quotes.is_empty()) {
+            console.warn(&format!(
+                "--source {}: no source line of a finding is in a .py file of this folder",
+                folder.display()
+            ));
+        }
     }
     write(args, &render(args, format(args)?, &report)?)?;
     gates.check(&report)

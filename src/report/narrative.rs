@@ -61,8 +61,11 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     if report.summary.kernel_time_ns > 0
         && report.summary.exposed_comm_ns as f64 > 0.9 * report.summary.busy_ns as f64
     {
-        return "Nearly all GPU work is communication: analyze the files of all ranks together to tell transfer from waiting."
-            .to_owned();
+        let then = match report.job {
+            Some(_) => "record steps that compute, too (docs/capture.md).",
+            None => "analyze the files of all ranks together to tell transfer from waiting.",
+        };
+        return format!("Nearly all GPU work is communication: {then}");
     }
     if report
         .method

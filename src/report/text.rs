@@ -3,6 +3,8 @@
 //! Colors are ANSI codes; the caller removes them where they are not wanted. Text of a profile is
 //! reduced to one line without control characters before the layout.
 
+use std::collections::BTreeSet;
+
 use anstyle::{AnsiColor, Style};
 
 use super::basis::Basis;
@@ -88,11 +90,16 @@ impl Page {
         for finding in top {
             self.listed(finding, &basis);
         }
-        let more = report.findings.len() - shown;
-        let minor = report.minor.len();
-        for (n, noun) in [(more, "more finding"), (minor, "minor finding")] {
-            if n > 0 {
-                let line = format!("and {}", counted(n as u64, noun));
+        let more = report.findings.get(shown..).unwrap_or_default();
+        for (list, noun) in [(more, "more finding"), (&report.minor, "minor finding")] {
+            if !list.is_empty() {
+                let rules: BTreeSet<&str> = list.iter().map(|f| f.rule.as_str()).collect();
+                let rules: Vec<&str> = rules.into_iter().collect();
+                let line = format!(
+                    "and {}: {}",
+                    counted(list.len() as u64, noun),
+                    rules.join(", ")
+                );
                 self.words(&line, DIM, 0);
             }
         }

@@ -7,7 +7,6 @@ use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, Steps
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
-use crate::judge::SavingKind;
 
 /// Most words of the verdict.
 pub(super) const MAX_WORDS: usize = 60;
@@ -29,40 +28,37 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         return vec![first, what_to_capture(report)];
     }
     // A finding about the capture that leaves nothing to analyse is the whole verdict.
-    if let Some(no_work) = report.capture.iter().find(|f| f.rule == NO_WORK) {
+    let on_all = |f: &&FindingReport| f.on_ranks.as_ref().is_none_or(|ranks| ranks.on == ranks.of);
+    let mut without_work = report.capture.iter().filter(|f| f.rule == NO_WORK);
+    if let Some(no_work) = without_work.find(on_all) {
         return vec![
             format!("{}, so there is no advice.", no_work.title),
             RECORD_MORE.to_owned(),
         ];
     }
+    let basis = Basis::of(s);
     let caveats: Vec<String> = [
         straggler(report),
         graphs(s),
         copies(report),
         unknown_gpu(report),
         idle(report),
-        unexplained(s, &Basis::of(s)),
+        unexplained(s, &basis),
     ]
     .into_iter()
     .flatten()
     .collect();
-    let basis = Basis::of(s);
-    let mut variants = advice(report, &basis);
-    let shortest = variants.pop().unwrap_or_default();
+    let variants = advice(report, &basis);
     let with = |advice: Vec<String>, caveats: &[String]| -> Vec<String> {
         caveats.iter().cloned().chain(advice).collect()
     };
-    // The first caveat matters most; details of the advice go before it does.
-    for kept in [caveats.len().min(2), caveats.len().min(1)] {
-        let caveats = caveats.get(..kept).unwrap_or_default();
-        for variant in variants.iter().chain([&shortest]) {
-            let sentences = with(variant.clone(), caveats);
-            if words(&sentences) <= MAX_WORDS {
-                return sentences;
-            }
-        }
-    }
-    shortest
+    // Only the first caveat, which matters most, is kept; details of the advice go before it does.
+    let caveat = caveats.get(..1).unwrap_or_default();
+    let short_enough = variants.iter().find_map(|variant| {
+        let sentences = with(variant.clone(), caveat);
+        (words(&sentences) <= MAX_WORDS).then_some(sentences)
+    });
+    short_enough.unwrap_or_else(|| variants.last().cloned().unwrap_or_default())
 }
 
 fn words(sentences: &[String]) -> usize {
@@ -90,13 +86,18 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
     let Some(second) = report.findings.get(1) else {
         return vec![vec![start], vec![short]];
     };
+    let begun = amount(first, basis);
+    let saving = amount(second, basis).map_or(String::new(), |a| {
+        // Savings of the step and of GPU time are told apart.
+        match begun.is_none_or(|begun| begun.whole == a.whole) {
+            true => format!(" ({})", ns_range(a.low_ns, a.high_ns)),
+            false => format!(" ({})", amount_of(&a, basis)),
+        }
+    });
+    let by_number = format!("Then fix finding 2{saving}.");
     let next = match second.title == first.title {
-        true => "finding 2".to_owned(),
-        false => format!("\"{}\"", second.title),
-    };
-    let next = match amount(second, basis) {
-        Some(a) => format!("{next} ({})", ns_range(a.low_ns, a.high_ns)),
-        None => next,
+        true => format!("finding 2{saving}"),
+        false => format!("\"{}\"{saving}", second.title),
     };
     let estimated = report
         .findings
@@ -108,15 +109,10 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         (all, n) if all == n => format!("all {n} findings together"),
         (_, n) => format!("{n} findings together"),
     };
-    // What is fixed first may let the others save more than they would now.
-    let more = report.findings.iter().any(|f| may_save_more(f, basis));
     let total = together(&report.findings, basis).filter(|_| estimated > 1);
-    match total.filter(|total| !more || total.low_ns > 0.0) {
+    match total {
         Some(total) => {
-            let total = match more {
-                true => format!("at least {}", ns(total.low_ns)),
-                false => ns_range(total.low_ns, total.high_ns),
-            };
+            let total = ns_range(total.low_ns, total.high_ns);
             vec![
                 vec![
                     start.clone(),
@@ -126,12 +122,14 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
                     start.clone(),
                     format!("Then the others; {all} should save {total}."),
                 ],
+                vec![start.clone(), by_number],
                 vec![start],
                 vec![short],
             ]
         }
         None => vec![
             vec![start.clone(), format!("Then fix {next}.")],
+            vec![start.clone(), by_number],
             vec![start],
             vec![short],
         ],
@@ -149,22 +147,24 @@ fn share_of_gpu_time(finding: &FindingReport) -> String {
 /// How a range begins whose lower end rounds to nothing.
 const UP_TO: &str = "up to ";
 
-/// `5.8 to 12 ms of each 65.5 ms step (8.9 to 18 %)`.
-fn of(saving: &Amount, basis: &Basis) -> String {
+/// `5.8 to 12 ms of each 65.5 ms step`.
+fn amount_of(saving: &Amount, basis: &Basis) -> String {
     let whole = match (saving.whole, basis.per) {
         (Whole::Wall, "") => format!("the {} window", ns(saving.whole_ns)),
         (Whole::Wall, _) => format!("each {} step", ns(saving.whole_ns)),
         (Whole::Busy, "") => format!("the {} of GPU time", ns(saving.whole_ns)),
         (Whole::Busy, per) => format!("the {} of GPU time {per}", ns(saving.whole_ns)),
     };
+    format!("{} of {whole}", ns_range(saving.low_ns, saving.high_ns))
+}
+
+/// `5.8 to 12 ms of each 65.5 ms step (8.9 to 18 %)`.
+fn of(saving: &Amount, basis: &Basis) -> String {
     let share = percent_range(
         saving.low_ns / saving.whole_ns,
         saving.high_ns / saving.whole_ns,
     );
-    format!(
-        "{} of {whole} ({share})",
-        ns_range(saving.low_ns, saving.high_ns)
-    )
+    format!("{} ({share})", amount_of(saving, basis))
 }
 
 /// What the findings of a report may save of one whole, all together.
@@ -207,20 +207,6 @@ pub(crate) fn possible_savings<'a>(report: &'a Report) -> Vec<PossibleSaving<'a>
         findings,
     };
     wholes.into_iter().map(possible).collect()
-}
-
-/// Whether launches that come too late absorb a part of what a finding saves of GPU time.
-fn may_save_more(finding: &FindingReport, basis: &Basis) -> bool {
-    let Some(saving) = finding
-        .saving
-        .as_ref()
-        .filter(|s| s.kind == SavingKind::Gpu)
-    else {
-        return false;
-    };
-    let of_gpu = saving.counted_high_ns / basis.divisor;
-    let wall = saving.step_high_ns.unwrap_or(of_gpu);
-    wall < 0.9 * of_gpu
 }
 
 /// The sum of the savings, where all are of the same time.
@@ -327,8 +313,8 @@ fn unexplained(s: &Summary, basis: &Basis) -> Option<String> {
 pub(super) fn figures(report: &Report) -> Vec<String> {
     let s = &report.summary;
     let gpu = match (&s.gpu, s.devices) {
-        (None, 0 | 1) => "unidentified GPU".to_owned(),
-        (None, n) => format!("{n} unidentified GPUs"),
+        (None, 0 | 1) => "unidentified GPU (`--gpu NAME`)".to_owned(),
+        (None, n) => format!("{n} unidentified GPUs (`--gpu NAME`)"),
         (Some(name), 0 | 1) => name.clone(),
         (Some(name), n) => format!("{n} GPUs ({name})"),
     };
@@ -504,13 +490,12 @@ fn nothing_found(report: &Report) -> Vec<String> {
     let minor = match report.minor.len() {
         0 => String::new(),
         n => format!(
-            " ({}, of which less than 1 % is sure)",
-            counted(n as u64, "minor finding")
+            " ({}: less than 1 % of the {} is sure)",
+            counted(n as u64, "minor finding"),
+            Basis::of(s).whole
         ),
     };
-    vec![format!(
-        "{rules} ran and found nothing worth changing{minor}."
-    )]
+    vec![format!("{rules} found nothing worth changing{minor}.")]
 }
 
 /// What became of the findings of the baseline and of suppressed ones, one sentence each.

@@ -505,7 +505,9 @@ fn many_findings_are_folded() {
     render(&text);
     assert!(text.contains("### 10. ") && !text.contains("### 11. "));
     assert!(text.contains("<summary>6 more findings</summary>\n\n| #"));
-    assert!(text.contains("<summary>15 minor findings (less than 1 % is sure)</summary>\n\n| #"));
+    assert!(text.contains(
+        "<summary>15 minor findings (less than 1 % of the window is sure)</summary>\n\n| #"
+    ));
     let report = s.report();
     let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
     let sum: f64 = savings.map(|s| s.counted_high_ns).sum();
@@ -588,7 +590,7 @@ fn healthy_and_skipped_have_different_messages() {
     healthy.verdict.findings.clear();
     healthy.verdict.not_judged.clear();
     let said = healthy.report().verdict.join(" ");
-    let expected = "100 rules ran and found nothing worth changing.";
+    let expected = "100 rules found nothing worth changing.";
     assert!(said.contains(expected), "{said}");
 
     let mut unpriced = Sample::new();
