@@ -654,12 +654,13 @@ pub struct LoaderConfig {
     pub persistent: bool,
 }
 
-/// The message that a collective kernel exchanges with other GPUs, as its own record describes it.
+/// The message that a collective kernel exchanges with other GPUs, as its own record or NCCL's describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     /// The kernel.
     pub kernel: KernelId,
-    /// A JSON object: `Collective name`, `In msg nelems`, `Out msg nelems`, `Group size`, `dtype`.
+    /// A JSON object: `Collective name`, `Group size`, and `In msg nelems`, `Out msg nelems`, `dtype` or
+    /// `In msg bytes`, `Out msg bytes`.
     pub args: StrId,
 }
 

@@ -83,7 +83,13 @@ pub(crate) fn export(folder: &Path) -> io::Result<Option<PathBuf>> {
     };
     let target = folder.join(EXPORT);
     let (from, to) = (recording.to_string_lossy(), target.to_string_lossy());
-    let export = [NSYS, "export", "--type", "sqlite", "-o", &to, &from];
+    let mut export = vec![NSYS, "export", "--type", "sqlite", "-o", &to];
+    // The sizes of NCCL's messages are in its payloads, which are exported on demand.
+    let (_, help) = start::output(&[NSYS, "export", "--help"])?;
+    if help.contains("--include-blobs") {
+        export.push("--include-blobs=true");
+    }
+    export.push(&from);
     match start::output(&export)? {
         (true, _) if target.is_file() => Ok(Some(target)),
         (_, said) => Err(io::Error::other(said.trim().to_owned())),

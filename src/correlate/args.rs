@@ -242,10 +242,12 @@ fn size(value: &Literal<'_>) -> ArgValue {
 }
 
 /// Keys of a communication event that describe the transferred data, stored under the same names.
-const MESSAGE_KEYS: [&str; 5] = [
+const MESSAGE_KEYS: [&str; 7] = [
     "Collective name",
     "In msg nelems",
     "Out msg nelems",
+    "In msg bytes",
+    "Out msg bytes",
     "Group size",
     "dtype",
 ];

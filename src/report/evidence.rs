@@ -8,7 +8,7 @@ use super::build::label;
 use super::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
-use crate::base::{DType, text};
+use crate::base::{DType, text, units};
 use crate::correlate::{ArgValue, OpArgs, Run, Site, SiteId, Tensor};
 use crate::cost::{Costed, DecodedName};
 use crate::facts::Member;
@@ -305,10 +305,13 @@ fn print_message(args: &OpArgs) -> Option<String> {
         print_value(&arg.value, 0, &mut value);
         Some(value).filter(|v| !v.is_empty())
     };
+    let ranks = named("Group size").map_or(String::new(), |n| format!(" among {n} ranks"));
+    if let Some(bytes) = named("In msg bytes").and_then(|n| n.parse::<f64>().ok()) {
+        return Some(format!("{}{ranks}", units::bytes(bytes)));
+    }
     let elements = named("In msg nelems")?;
     let dtype = named("dtype").unwrap_or_default();
     let dtype = DType::parse(&dtype).map_or(dtype, |d| d.name().to_owned());
-    let ranks = named("Group size").map_or(String::new(), |n| format!(" among {n} ranks"));
     Some(text::clip(
         &format!("{dtype}[{elements}]{ranks}"),
         MAX_ARGUMENTS,

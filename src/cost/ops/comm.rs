@@ -145,29 +145,33 @@ fn ranks(call: &Call) -> Option<u64> {
     recorded.or(listed).and_then(|n| size(n).ok())
 }
 
-/// The cost from the fields that Kineto records for a call, as keyword arguments with the same names.
+/// The cost from the fields of the message, as keyword arguments with the names that Kineto gives them.
 fn message(call: &Call) -> Result<OpCost, UnknownCost> {
-    let elements = |name| match call.keyword(&[name]) {
+    let number = |name| match call.keyword(&[name]) {
         Some(ArgValue::Int(n)) => size(*n),
         _ => Err(UnknownCost::NoShapes),
     };
-    let Ok(incoming) = elements("In msg nelems") else {
-        return tensors(call);
-    };
-    let outgoing = elements("Out msg nelems")?;
     let word = |name| match call.keyword(&[name]) {
         Some(ArgValue::Str(s)) => Some(s.as_str()),
         _ => None,
     };
-    let e = (word("dtype").and_then(DType::parse))
-        .or(call.default_dtype)
-        .ok_or(UnknownCost::NoDType)?
-        .bytes();
+    let (incoming, outgoing) = if let Ok(elements) = number("In msg nelems") {
+        let bytes = (word("dtype").and_then(DType::parse))
+            .or(call.default_dtype)
+            .ok_or(UnknownCost::NoDType)?
+            .bytes();
+        let of = |elements| product([elements, bytes]);
+        (of(elements), of(number("Out msg nelems")?))
+    } else if let Ok(bytes) = number("In msg bytes") {
+        (bytes, number("Out msg bytes")?)
+    } else {
+        return tensors(call);
+    };
     message_cost(
         call,
         word("Collective name").unwrap_or(call.name),
-        product([sum([incoming, outgoing]), e]),
-        product([incoming.max(outgoing), e]),
+        sum([incoming, outgoing]),
+        incoming.max(outgoing),
         ranks(call),
     )
 }

@@ -24,6 +24,7 @@ mod devices;
 mod enums;
 mod host;
 mod kernels;
+mod nccl;
 mod ranges;
 
 use ranges::Ranges;
@@ -133,12 +134,15 @@ fn read(
     let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
     ranges.name(&strings, pruning, &mut builder);
 
+    let messages = nccl::Messages::read(&db, &pids, &mut builder, progress)?;
     host::add(&db, &mut builder, progress)?;
     builder.profile.unix_zero_ns = session_start(&db, progress)?;
     builder.profile.switches = switches(&db)?;
     gpus.add_idle(&mut builder);
     record(&db, &mut builder.profile)?;
-    Ok(builder.finish(|key, device| gpus.describe(key, device)))
+    let mut profile = builder.finish(|key, device| gpus.describe(key, device));
+    messages.attach(&mut profile);
+    Ok(profile)
 }
 
 /// The environment variables that change performance, if the export lists them by name.
