@@ -266,12 +266,7 @@ pub(super) fn usable<T>(
         }
     }
     if good.is_empty() {
-        let texts: Vec<String> = bad.into_iter().map(|(_, text)| text).collect();
-        let lead = match texts.len() {
-            1 => String::new(),
-            n => format!("none of {n} files could be read\n"),
-        };
-        return Err(Failure::Unusable(format!("{lead}{}", texts.join("\n"))));
+        return Err(Failure::Unusable(none_read(&bad)));
     }
     let mut unread = Unread::default();
     for (file, text) in bad {
@@ -289,6 +284,20 @@ pub(super) fn usable<T>(
         });
     }
     Ok((good, unread))
+}
+
+/// The error when no file can be read. A folder can have thousands, usually with the same defect.
+fn none_read(bad: &[(&PathBuf, String)]) -> String {
+    const MOST: usize = 8;
+    if let [(_, text)] = bad {
+        return text.clone();
+    }
+    let mut lines = vec![format!("none of {} files could be read", bad.len())];
+    lines.extend(bad.iter().take(MOST).map(|(_, text)| beginning(text)));
+    if bad.len() > MOST {
+        lines.push(format!("and {} more files", bad.len() - MOST));
+    }
+    lines.join("\n")
 }
 
 /// The first two lines of an error: the problem, and the cause or the remedy. How to record a profile

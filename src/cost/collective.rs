@@ -20,12 +20,23 @@ const NAMES: [(&str, &str); 11] = [
 /// or an argument (`reduce_scatter`): `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `send_recv`,
 /// `broadcast`, `barrier`, `gather`, `scatter` or `reduce`.
 pub fn collective_in(name: &str) -> Option<&'static str> {
-    let letters: String = name
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    let found = NAMES.iter().find(|(word, _)| letters.contains(word));
+    let mut letters = String::new();
+    // Whether each letter begins a word: `allreduce` is not in `small_reduce`.
+    let mut begins = Vec::new();
+    let mut before = '_';
+    for letter in name.chars() {
+        if letter.is_ascii_alphanumeric() {
+            letters.push(letter.to_ascii_lowercase());
+            let continues = before.is_ascii_lowercase() && letter.is_ascii_lowercase();
+            begins.push(!continues);
+        }
+        before = letter;
+    }
+    let is_in = |word: &str| {
+        let mut found = letters.match_indices(word);
+        found.any(|(at, _)| begins.get(at).is_some_and(|b| *b))
+    };
+    let found = NAMES.iter().find(|(word, _)| is_in(word));
     found.map(|(_, collective)| *collective)
 }
 
@@ -51,6 +62,9 @@ mod tests {
             ("reduce", Some("reduce")),
             ("record_param_comms", None),
             ("send", None),
+            ("triton_small_to_all_reduce", Some("all_reduce")),
+            ("triton_red_fused_small_reduce", Some("reduce")),
+            ("ncclAllReduce", Some("all_reduce")),
         ] {
             assert_eq!(collective_in(name), wanted, "{name}");
         }

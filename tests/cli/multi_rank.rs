@@ -502,6 +502,19 @@ fn unreadable_files_are_named_and_the_rest_is_reported() {
     let said = sandbox.call(&["bad.sqlite", "page.html"]);
     assert_eq!((said.code, said.out.as_str()), (2, ""));
     has(&said.err, &["none of 2 files", "bad.sqlite", "page.html"]);
+    // Many files with the same defect do not fill the screen.
+    std::fs::create_dir(sandbox.at("ranks")).unwrap();
+    for rank in 0..12 {
+        let path = sandbox.at("ranks").join(format!("rank{rank}.json"));
+        std::fs::write(path, r#"{"traceEvents": [{"#).unwrap();
+    }
+    let said = sandbox.call(&["ranks"]);
+    assert_eq!(said.code, 2);
+    has(
+        &said.err,
+        &["none of 12 files", "rank0.json", "and 4 more files"],
+    );
+    assert!(said.err.lines().count() <= 18, "{}", said.err);
 
     std::fs::create_dir(sandbox.at("empty")).unwrap();
     let said = sandbox.call(&["empty"]);
