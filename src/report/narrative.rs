@@ -11,12 +11,14 @@ use crate::read::READERS;
 /// Share from which something counts as most of the time.
 const MOST: f64 = 0.5;
 
-/// The rule that finds almost no GPU work in a capture.
 /// The rule about files that hold only a sample of a trace.
 pub(super) const SAMPLED: &str = "profile/sampled-events";
+/// The rule that finds almost no GPU work in a capture.
 pub(super) const NO_WORK: &str = "profile/no-work";
 /// The rule about a capture with too little GPU work to stand for a run.
 pub(super) const SHORT_CAPTURE: &str = "profile/short-capture";
+/// The rule about steps of different length.
+pub(super) const UNEVEN_STEPS: &str = "profile/uneven-steps";
 
 /// The effect of a suppression, for the list of suppressions.
 pub(super) fn suppression(state: &str, findings: u64) -> String {
@@ -223,7 +225,7 @@ pub(super) fn cause(word: &str) -> &'static str {
         "module_load" => "module loading",
         "host_late" => "late launch (host-bound)",
         "host_busy" => "host busy elsewhere",
-        "waiting" => "waiting for another stream or GPU",
+        "waiting" => "next kernel already queued",
         _ => "unknown",
     }
 }

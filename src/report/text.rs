@@ -338,8 +338,8 @@ impl Page {
     fn wrapped(&mut self, runs: &[Run], style: Style, indent: usize, bullet: &str) {
         let margin = indent + bullet.len();
         let room = self.width.saturating_sub(margin).max(10);
-        let mut line = format!("{:indent$}{bullet}", "");
-        let mut used = 0;
+        // Words of different runs without a space between them are one: `(`, `--gpu NAME`, `)`.
+        let mut words: Vec<Vec<(Style, String)>> = Vec::new();
         let mut glued = false;
         for run in runs {
             let style = if run.code { CODE } else { style };
@@ -350,22 +350,32 @@ impl Page {
             };
             glued &= !text.starts_with(char::is_whitespace);
             for word in words_with_units(&text) {
-                let word = plain(&clip(&word, self.width * 2));
-                let width = width_of(&word);
-                if used > 0 && !glued && used + 1 + width > room {
-                    self.out.push_str(line.trim_end());
-                    self.out.push('\n');
-                    line = format!("{:margin$}", "");
-                    used = 0;
-                } else if used > 0 && !glued {
-                    line.push(' ');
-                    used += 1;
+                let piece = (style, plain(&clip(&word, self.width * 2)));
+                match words.last_mut().filter(|_| glued) {
+                    Some(word) => word.push(piece),
+                    None => words.push(vec![piece]),
                 }
-                line.push_str(&format!("{style}{word}{style:#}"));
-                used += width;
                 glued = false;
             }
             glued = !text.ends_with(char::is_whitespace);
+        }
+        let mut line = format!("{:indent$}{bullet}", "");
+        let mut used = 0;
+        for word in words {
+            let width: usize = word.iter().map(|(_, text)| width_of(text)).sum();
+            if used > 0 && used + 1 + width > room {
+                self.out.push_str(line.trim_end());
+                self.out.push('\n');
+                line = format!("{:margin$}", "");
+                used = 0;
+            } else if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            for (style, text) in word {
+                line.push_str(&format!("{style}{text}{style:#}"));
+            }
+            used += width;
         }
         self.out.push_str(line.trim_end());
         self.out.push('\n');

@@ -2,7 +2,9 @@
 //! words, whatever the profile.
 
 use super::basis::{Amount, Basis, Whole, amount};
-use super::narrative::{NO_WORK, SHORT_CAPTURE, percent_of_kernel_time, what_to_capture};
+use super::narrative::{
+    NO_WORK, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
+};
 use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary};
 use crate::base::text::some;
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
@@ -41,7 +43,9 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         straggler(report),
         graphs(s),
         copies(report),
+        short(report),
         unknown_gpu(report),
+        uneven_steps(report),
         idle(report),
         unexplained(s, &basis),
     ]
@@ -81,11 +85,12 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
             share_of_gpu_time(first)
         ),
     };
-    let start = begin_with(&format!("\"{}\"", first.title));
+    let start = begin_with(&name_of(first, report));
     let short = begin_with("finding 1");
     let Some(second) = report.findings.get(1) else {
         return vec![vec![start], vec![short]];
     };
+    let by_number = "Then fix finding 2.".to_owned();
     let begun = amount(first, basis);
     let saving = amount(second, basis).map_or(String::new(), |a| {
         // Savings of the step and of GPU time are told apart.
@@ -94,11 +99,8 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
             false => format!(" ({})", amount_of(&a, basis)),
         }
     });
-    let by_number = format!("Then fix finding 2{saving}.");
-    let next = match second.title == first.title {
-        true => format!("finding 2{saving}"),
-        false => format!("\"{}\"{saving}", second.title),
-    };
+    let name = name_of(second, report);
+    let next = format!("{name}{saving}");
     let estimated = report
         .findings
         .iter()
@@ -118,21 +120,31 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
                     start.clone(),
                     format!("Then fix {next}; {all} should save {total}."),
                 ],
-                vec![
-                    start.clone(),
-                    format!("Then the others; {all} should save {total}."),
-                ],
-                vec![start.clone(), by_number],
-                vec![start],
+                vec![start.clone(), format!("Then fix {next}.")],
+                vec![start.clone(), format!("Then fix {name}.")],
+                vec![start, by_number],
                 vec![short],
             ]
         }
         None => vec![
             vec![start.clone(), format!("Then fix {next}.")],
-            vec![start.clone(), by_number],
-            vec![start],
+            vec![start.clone(), format!("Then fix {name}.")],
+            vec![start, by_number],
             vec![short],
         ],
+    }
+}
+
+/// The title of a finding, without what it is about, unless several findings would then have the same name.
+fn name_of(finding: &FindingReport, report: &Report) -> String {
+    let title = |f: &FindingReport| {
+        let title = f.title.strip_suffix(f.title_suffix.as_str());
+        title.unwrap_or(&f.title).to_owned()
+    };
+    let name = title(finding);
+    match report.findings.iter().filter(|f| title(f) == name).count() {
+        0 | 1 => format!("\"{name}\""),
+        _ => format!("finding {}", finding.number),
     }
 }
 
@@ -277,14 +289,27 @@ fn unknown_gpu(report: &Report) -> Option<String> {
     .to_owned())
 }
 
+/// Whether the capture has a finding of this rule.
+fn has(report: &Report, rule: &str) -> bool {
+    report.capture.iter().any(|f| f.rule == rule)
+}
+
+fn short(report: &Report) -> Option<String> {
+    has(report, SHORT_CAPTURE).then(|| {
+        let kernels = counted(report.summary.kernels, "kernel");
+        format!("With {kernels}, this capture may not stand for the program.")
+    })
+}
+
+fn uneven_steps(report: &Report) -> Option<String> {
+    has(report, UNEVEN_STEPS)
+        .then(|| "Steps take very different times; averages describe few of them.".to_owned())
+}
+
 /// Unreliable idle time that is long enough to hide what limits the step.
 fn idle(report: &Report) -> Option<String> {
     let s = &report.summary;
-    if report
-        .capture
-        .iter()
-        .any(|f| f.rule == super::narrative::SAMPLED)
-    {
+    if has(report, super::narrative::SAMPLED) {
         return Some(
             "This file holds only a sample of a trace, so times are those of the sample."
                 .to_owned(),
@@ -293,9 +318,8 @@ fn idle(report: &Report) -> Option<String> {
     s.idle_unreliable.as_ref()?;
     let idle = s.device_window_ns.saturating_sub(s.busy_ns);
     let unreliable = idle.saturating_sub(s.reliable_idle_ns);
-    (unreliable as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
-        "Idle time is inflated in this capture, so the real step may be shorter.".to_owned()
-    })
+    (unreliable as f64 >= UNRELIABLE * s.device_window_ns as f64)
+        .then(|| "Idle time is inflated in this capture.".to_owned())
 }
 
 /// Waiting that the file does not explain, and that is long enough to hide what limits the step.
@@ -342,7 +366,7 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     figures.extend(communication(s));
     if let Some(slowdown) = s.slowdown {
         figures.push(format!(
-            "{} of kernel time was compared with its ideal time and takes {} as long",
+            "{} of kernel time can be compared with its ideal time: it takes {} as long",
             percent(s.cost_known_ns / s.kernel_time_ns as f64),
             times(slowdown)
         ));
@@ -490,7 +514,7 @@ fn nothing_found(report: &Report) -> Vec<String> {
     let minor = match report.minor.len() {
         0 => String::new(),
         n => format!(
-            " ({}: less than 1 % of the {} is sure)",
+            " ({} below 1 % of the {})",
             counted(n as u64, "minor finding"),
             Basis::of(s).whole
         ),

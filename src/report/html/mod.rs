@@ -152,6 +152,7 @@ struct Data {
 #[derive(Debug, Default, Serialize)]
 struct Sites {
     layer: Vec<i64>,
+    pattern: Vec<i64>,
     operator: Vec<i64>,
     direction: Vec<i64>,
     arguments: Vec<i64>,
@@ -220,6 +221,7 @@ impl Data {
 impl Sites {
     fn push(&mut self, s: &SiteRow, strings: &mut Strings) {
         self.layer.push(strings.id(s.layer.as_deref()));
+        self.pattern.push(strings.id(s.pattern.as_deref()));
         self.operator.push(strings.id(s.operator.as_deref()));
         self.direction.push(strings.id(Some(&s.direction)));
         self.arguments.push(strings.id(Some(&s.arguments)));

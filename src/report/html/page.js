@@ -101,26 +101,36 @@
   const text = (i) => (i < 0 ? "" : data.strings[i]);
   const NAMES = ["layer", "operator", "direction", "arguments", "bound", "dtype", "kernel", "source", "family"];
   const named = (name, row) => text(S[name][row]);
-  // Value of a row to sort by, and to print. Absent numbers come last whichever way is sorted.
+  // A line of the table is the same work in all layers of a pattern: rows of `S`, the longest time first.
+  const key = (r) => [text(S.pattern[r]) || named("layer", r), named("operator", r) || named("kernel", r), named("direction", r), named("arguments", r)].join("\n");
+  const sum = (line, values) => line.reduce((all, r) => all + values[r], 0);
+  // What all rows of a line have in common.
+  const common = (line, value) => (line.every((r) => value(r) === value(line[0])) ? value(line[0]) : null);
+  const commonName = (name) => (line) => common(line, (r) => named(name, r)) ?? "several";
+  const slowdown = (line) => (line.some((r) => S.slowdown[r] === null) ? null : sum(line, S.time) / line.reduce((ideal, r) => ideal + S.time[r] / S.slowdown[r], 0));
+  const layers = (line) => (line.length === 1 ? named("layer", line[0]) : `${text(S.pattern[line[0]])} (${new Set(line.map((r) => S.layer[r])).size} layers)`);
+  const findings = (line) => [...new Set(line.flatMap((r) => S.findings[r]))].sort((a, b) => a - b);
+  // Value of a line to sort by, and to print. Absent numbers come last whichever way is sorted.
+  const plain = (print, style) => ({ sort: print, print, ...style });
   const COLUMNS = [
-    { sort: (r) => named("layer", r), print: (r) => named("layer", r), wide: true },
-    { sort: (r) => named("operator", r), print: (r) => named("operator", r) || named("kernel", r), wide: true, mono: true },
-    { sort: (r) => named("direction", r), print: (r) => named("direction", r) },
-    { sort: (r) => named("arguments", r), print: (r) => named("arguments", r), wide: true, mono: true },
-    { sort: (r) => S.calls[r], print: (r) => (data.divisor === 1 ? count(S.calls[r]) : perStepCount(perStep(S.calls[r]))), number: true },
-    { sort: (r) => S.time[r], print: (r) => ns(perStep(S.time[r])), number: true },
-    { sort: (r) => S.time[r], print: (r) => percent(S.share[r]), number: true },
-    { sort: (r) => S.slowdown[r], print: (r) => dash(S.slowdown[r], (v) => digits(v) + "x"), number: true },
-    { sort: (r) => named("bound", r), print: (r) => named("bound", r) },
-    { sort: (r) => named("dtype", r), print: (r) => named("dtype", r) },
-    { sort: (r) => S.tensor_core[r], print: (r) => dash(S.tensor_core[r], (v) => (v ? "yes" : "no")) },
-    { sort: (r) => S.intensity[r], print: (r) => dash(S.intensity[r], digits), number: true },
-    { sort: (r) => named("kernel", r), print: (r) => named("kernel", r), wide: true, mono: true },
-    { sort: (r) => named("source", r), print: (r) => named("source", r), wide: true, mono: true },
-    { sort: (r) => (S.findings[r].length ? S.findings[r][0] : null), findings: true, number: false },
+    plain(layers, { wide: true }),
+    plain((l) => named("operator", l[0]) || named("kernel", l[0]), { wide: true, mono: true }),
+    plain((l) => named("direction", l[0])),
+    plain((l) => named("arguments", l[0]), { wide: true, mono: true }),
+    { sort: (l) => sum(l, S.calls), print: (l) => (data.divisor === 1 ? count(sum(l, S.calls)) : perStepCount(perStep(sum(l, S.calls)))), number: true },
+    { sort: (l) => sum(l, S.time), print: (l) => ns(perStep(sum(l, S.time))), number: true },
+    { sort: (l) => sum(l, S.time), print: (l) => percent(Math.min(1, sum(l, S.share))), number: true },
+    { sort: slowdown, print: (l) => dash(slowdown(l), (v) => digits(v) + "x"), number: true },
+    plain(commonName("bound")),
+    plain(commonName("dtype")),
+    { sort: (l) => common(l, (r) => S.tensor_core[r]), print: (l) => dash(common(l, (r) => S.tensor_core[r]), (v) => (v ? "yes" : "no")) },
+    { sort: (l) => common(l, (r) => S.intensity[r]), print: (l) => dash(common(l, (r) => S.intensity[r]), digits), number: true },
+    plain((l) => named("kernel", l[0]), { wide: true, mono: true }),
+    plain(commonName("source"), { wide: true, mono: true }),
+    { sort: (l) => findings(l)[0] ?? null, findings: true, number: false },
   ];
   const PAGE = 50;
-  const state = { order: Array.from({ length: total }, (_, i) => i), shown: null, sort: 5, down: true, page: 0, chosen: -1, finding: 0 };
+  const state = { lines: [], open: new Set(), sort: 5, down: true, page: 0, chosen: -1, finding: 0 };
   const body = $("site-rows");
   let haystack = null;
   // One string per row, made when it is first searched.
@@ -129,24 +139,39 @@
     return haystack;
   };
 
-  const compare = (a, b) => {
+  const inOrder = (lines) => {
     const column = COLUMNS[state.sort];
-    const [x, y] = [column.sort(a), column.sort(b)];
-    const [noX, noY] = [x === null || x === "", y === null || y === ""];
-    if (noX || noY) return noX && noY ? a - b : noX ? 1 : -1;
-    const order = x < y ? -1 : x > y ? 1 : 0;
-    return order === 0 ? a - b : state.down ? -order : order;
+    const values = lines.map((line, at) => [column.sort(line), at, line]);
+    const compare = ([x, a], [y, b]) => {
+      const [noX, noY] = [x === null || x === "", y === null || y === ""];
+      if (noX || noY) return noX && noY ? a - b : noX ? 1 : -1;
+      const order = x < y ? -1 : x > y ? 1 : 0;
+      return order === 0 ? a - b : state.down ? -order : order;
+    };
+    return values.sort(compare).map(([, , line]) => line);
+  };
+
+  // The lines of these rows; a line that is opened is followed by its rows, one by one.
+  const fold = (rows) => {
+    const lines = new Map();
+    for (const r of rows) {
+      const name = key(r);
+      if (lines.has(name)) lines.get(name).push(r); else lines.set(name, [r]);
+    }
+    return inOrder([...lines.values()]).flatMap((line) => (line.length > 1 && state.open.has(key(line[0])) ? [line, ...inOrder(line.map((r) => [r]))] : [line]));
   };
 
   const select = () => {
     const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
     const hay = words.length ? searchable() : null;
     const wanted = ["direction", "bound", "family"].map((n) => [n, $(n).value]).filter(([, v]) => v !== "");
-    state.shown = state.order.filter((r) =>
+    const rows = Array.from({ length: total }, (_, r) => r).filter((r) =>
       (state.chosen < 0 || r === state.chosen)
       && (state.finding === 0 || S.findings[r].includes(state.finding))
       && wanted.every(([n, v]) => named(n, r) === v)
       && (!hay || words.every((w) => hay[r].includes(w))));
+    state.time = sum(rows, S.time);
+    state.lines = fold(rows);
     state.page = 0;
     $("only").textContent = state.finding ? `only the work of finding ${state.finding}` : "";
     keepInAddress();
@@ -173,38 +198,52 @@
     $("sites").scrollIntoView();
   };
 
-  const row = (r) => {
+  const row = (line) => {
     const tr = document.createElement("tr");
-    if (r === state.chosen) tr.className = "chosen";
-    for (const column of COLUMNS) {
+    if (line[0] === state.chosen) tr.className = "chosen";
+    COLUMNS.forEach((column, at) => {
       const td = document.createElement("td");
       td.className = (column.number ? "num" : "") + (column.wide ? "name" : "") + (column.mono ? " mono" : "");
       if (column.findings) {
-        S.findings[r].forEach((n, i) => {
+        const numbers = findings(line);
+        numbers.forEach((n, i) => {
           if (i) td.append(", ");
           const a = document.createElement("a");
           a.href = "#finding-" + n;
           a.textContent = n;
           td.append(a);
         });
-        if (!S.findings[r].length) td.textContent = "-";
+        if (!numbers.length) td.textContent = "-";
+      } else if (at === 0 && line.length > 1) {
+        const button = document.createElement("button");
+        const open = state.open.has(key(line[0]));
+        button.type = "button";
+        button.textContent = column.print(line);
+        button.setAttribute("aria-expanded", open);
+        button.addEventListener("click", () => {
+          if (open) state.open.delete(key(line[0])); else state.open.add(key(line[0]));
+          const page = state.page;
+          select();
+          state.page = page;
+          draw();
+        });
+        td.append(button);
       } else {
-        td.textContent = column.print(r) || "-";
+        td.textContent = column.print(line) || "-";
       }
       tr.append(td);
-    }
+    });
     return tr;
   };
 
   const draw = () => {
     const from = state.page * PAGE;
-    const rows = state.shown.slice(from, from + PAGE);
-    body.replaceChildren(...rows.map(row));
+    const lines = state.lines.slice(from, from + PAGE);
+    body.replaceChildren(...lines.map(row));
     $("previous").disabled = state.page === 0;
-    $("next").disabled = from + PAGE >= state.shown.length;
-    const time = state.shown.reduce((sum, r) => sum + S.time[r], 0);
-    $("site-status").textContent = rows.length
-      ? `${count(from + 1)} to ${count(from + rows.length)} of ${count(state.shown.length)}, ${ns(perStep(time))} together`
+    $("next").disabled = from + PAGE >= state.lines.length;
+    $("site-status").textContent = lines.length
+      ? `${count(from + 1)} to ${count(from + lines.length)} of ${count(state.lines.length)}, ${ns(perStep(state.time))} together`
       : "nothing matches";
   };
 
@@ -221,7 +260,6 @@
       button.addEventListener("click", () => {
         state.down = state.sort === i ? !state.down : Boolean(COLUMNS[i].number);
         state.sort = i;
-        state.order.sort(compare);
         mark();
         select();
       });
@@ -242,8 +280,7 @@
     $("previous").addEventListener("click", () => { state.page -= 1; draw(); });
     $("next").addEventListener("click", () => { state.page += 1; draw(); });
     mark();
-    select();
-    fromAddress();
+    if (location.hash.startsWith("#work?")) fromAddress(); else select();
     addEventListener("hashchange", fromAddress);
     const table = document.querySelector("#sites .scroll");
     const hint = document.querySelector("#sites .wide-hint");

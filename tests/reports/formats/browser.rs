@@ -1,6 +1,7 @@
 //! The page in a real browser, if one is installed: no errors on the console, complete content, usable
 //! with a hundred thousand sites, and no execution of text from a profile.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,6 +40,11 @@ struct Shown {
 }
 
 fn show(browser: &Path, page: &str) -> Shown {
+    show_at(browser, page, "")
+}
+
+/// The page as a link with this fragment opens it.
+fn show_at(browser: &Path, page: &str, fragment: &str) -> Shown {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.html");
     std::fs::write(&file, page).unwrap();
@@ -66,7 +72,7 @@ fn show(browser: &Path, page: &str) -> Shown {
             folder.path().join("profile").display()
         ))
         .arg("--dump-dom")
-        .arg(format!("file://{}", file.display()))
+        .arg(format!("file://{}{fragment}", file.display()))
         .stdin(Stdio::null())
         .stdout(std::fs::File::create(&dom).unwrap())
         .stderr(std::fs::File::create(&log).unwrap())
@@ -118,8 +124,38 @@ fn page_of_the_example_is_complete() {
         dom.matches("class=\"gap doubted\"").count() > 10,
         "no gaps on the timeline"
     );
-    let of = format!("1 to 50 of {}", report.sites.len());
+    // The layers of a pattern are one line of the table, which opens on a click.
+    let lines: BTreeSet<_> = report.sites.iter().map(line).collect();
+    assert!(lines.len() < report.sites.len());
+    let of = format!("1 to 50 of {}", lines.len());
     assert!(dom.contains(&of), "{of}");
+    assert!(dom.contains("aria-expanded=\"false\""), "no folded layers");
+}
+
+/// What the work of one line of the table has in common.
+fn line(site: &SiteRow) -> [Option<&str>; 4] {
+    [
+        site.pattern.as_deref().or(site.layer.as_deref()),
+        site.operator.as_deref().or(site.kernel.as_deref()),
+        Some(&site.direction),
+        Some(&site.arguments),
+    ]
+}
+
+#[test]
+fn links_to_a_view_show_only_its_work() {
+    let Some(browser) = browser() else { return };
+    let report = example();
+    let of_finding = report.sites.iter().filter(|s| s.findings.contains(&1));
+    let lines: BTreeSet<_> = of_finding.map(line).collect();
+    assert!(!lines.is_empty());
+    let page = html(&report).unwrap();
+    let dom = show_at(&browser, &page, "#work?finding=1").dom;
+    let of = format!("1 to {} of {}", lines.len(), lines.len());
+    assert!(dom.contains(&of), "{of}");
+    assert!(dom.contains("only the work of finding 1"));
+    let dom = show_at(&browser, &page, "#work?q=no_such_layer").dom;
+    assert!(dom.contains("nothing matches"));
 }
 
 #[test]

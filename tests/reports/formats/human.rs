@@ -141,6 +141,13 @@ fn terminal_output_fits_any_width() {
                 .filter(|l| l.contains(" ms  ") || l.contains(" us  "));
             let widest = tables.map(|l| l.chars().count()).max().unwrap_or(0);
             assert!(widest <= width.clamp(60, 140), "{widest}:\n{plain}");
+            // Code, which stands further in, and single words cannot be broken.
+            let too_long = |l: &&str| {
+                let words = l.split_whitespace().count();
+                l.chars().count() > width.clamp(60, 140) && !l.starts_with("    ") && words > 2
+            };
+            let too_long: Vec<&str> = plain.lines().filter(too_long).collect();
+            assert!(too_long.is_empty(), "{too_long:#?}");
         }
     }
 }
