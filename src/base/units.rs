@@ -167,7 +167,7 @@ pub fn change(ratio: f64) -> String {
         "-".into()
     } else if ratio >= 2.0 || ratio <= 0.5 {
         times(ratio)
-    } else if (ratio - 1.0).abs() < 0.0005 {
+    } else if (ratio - 1.0).abs() < 0.001 {
         "0 %".into()
     } else {
         let sign = if ratio > 1.0 { '+' } else { '-' };

@@ -83,6 +83,17 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     out
 }
 
+/// What hides a finding, to be copied into a configuration file.
+fn suppression(out: &mut String, finding: &Finding) {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let _ = writeln!(
+        out,
+        "to hide the first, put this into a configuration file:\n  [[suppress]]\n  rule = {}\n  place = {}\n  reason = \"why it stays\"",
+        quoted(&finding.rule),
+        quoted(&plain(&finding.place)),
+    );
+}
+
 /// What came of the rule in the report.
 fn in_report(
     out: &mut String,
@@ -120,6 +131,10 @@ fn in_report(
     let failed: Vec<String> = failed.map(|f| plain(&f.message)).collect();
     said |= listed(out, "failed", &failed);
     if said {
+        let shown = verdict.findings.iter().chain(&verdict.minor);
+        if let Some(finding) = shown.chain(&verdict.capture).find(|f| f.rule == rule.id) {
+            suppression(out, finding);
+        }
         return;
     }
     if picked == 0 {

@@ -51,6 +51,30 @@ fn why_reports_every_outcome_of_a_rule() {
 }
 
 #[test]
+fn printed_suppression_hides_the_finding() {
+    let profile = "fixtures/net.sqlite";
+    let (_, said, _) = ask(profile, "--why tensor-cores/gemm-unaligned");
+    let (_, printed) = said.split_once("a configuration file:\n").unwrap();
+    let lines: Vec<&str> = printed.lines().take(4).map(str::trim).collect();
+    assert_eq!(lines[0], "[[suppress]]");
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, lines.join("\n")).unwrap();
+    let config = format!("--config {}", config.display());
+    let (code, report, error) = ask(profile, &format!("{config} --format json -q"));
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    assert!(!findings.is_empty());
+    assert!(
+        findings
+            .iter()
+            .all(|f| f["rule"] != "tensor-cores/gemm-unaligned")
+    );
+    assert_eq!(report["suppressions"][0]["state"], "used");
+}
+
+#[test]
 fn unknown_ids_get_a_suggestion_before_the_profile_is_read() {
     for (typed, near) in [
         ("tensor-cores/amp-off", "precision/amp-off"),

@@ -65,7 +65,7 @@ fn first_sentences_say_what_happened() {
             "profiles_pairs/incredere_t4/fp32.json.gz",
             "profiles_pairs/incredere_t4/amp.json.gz",
             &[
-                "a difference within the noise",
+                "but the repetitions vary too much to compare",
                 "kernels take 2.55 ms, before 5.34 ms",
             ],
         ),

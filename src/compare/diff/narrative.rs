@@ -215,6 +215,9 @@ fn by(ratio: f64, what: &str) -> String {
     }
 }
 
+/// Noise from which a difference of the means says nothing: each may as well be half as long again.
+const HARDLY_COMPARABLE: f64 = 0.5;
+
 /// A sentence about noise.
 fn chance(diff: &Diff, ratio: f64) -> String {
     let Some(noise) = diff.noise else {
@@ -224,6 +227,9 @@ fn chance(diff: &Diff, ratio: f64) -> String {
         };
     };
     let apart = (ratio - 1.0).abs();
+    if noise.share > HARDLY_COMPARABLE && !is_beyond_noise(diff, ratio) {
+        return ", but the repetitions vary too much to compare".to_owned();
+    }
     if is_beyond_noise(diff, ratio) {
         format!(", beyond the noise ({})", percent(noise.share))
     } else if apart > SAME {
@@ -405,6 +411,16 @@ fn largest(diff: &Diff) -> Option<String> {
         sums.0 += row.before_ns;
         sums.1 += row.after_ns;
     }
+    // Work in other kernels has a table of its own, unless its time is compared.
+    let mut in_other_kernels: IndexMap<&str, (f64, f64)> = IndexMap::new();
+    for row in &diff.kernels {
+        let sums = in_other_kernels.entry(&row.place).or_default();
+        sums.0 += row.before_ns;
+        sums.1 += row.after_ns;
+    }
+    for (place, times) in in_other_kernels {
+        places.entry(place).or_insert(times);
+    }
     let mut all: Vec<(f64, String)> = places
         .into_iter()
         .map(|(place, (before, after))| {
@@ -417,14 +433,16 @@ fn largest(diff: &Diff) -> Option<String> {
             ((after - before).abs(), text)
         })
         .collect();
-    all.extend(diff.appeared.iter().map(|row| {
-        let text = format!("{} is new ({})", name(&row.place), ns(row.time_ns));
-        (row.time_ns, text)
-    }));
-    all.extend(diff.vanished.iter().map(|row| {
-        let text = format!("{} is gone ({})", name(&row.place), ns(row.time_ns));
-        (row.time_ns, text)
-    }));
+    for (list, how) in [(&diff.appeared, "new"), (&diff.vanished, "gone")] {
+        let mut times: IndexMap<&str, f64> = IndexMap::new();
+        for row in list {
+            *times.entry(&row.place).or_default() += row.time_ns;
+        }
+        all.extend(times.into_iter().map(|(place, time)| {
+            let text = format!("{} is {how} ({})", name(place), ns(time));
+            (time, text)
+        }));
+    }
     if let Some(c) = &diff.communication {
         for (what, change) in [
             ("waiting for other ranks in collectives", &c.waiting),
@@ -540,12 +558,16 @@ fn how_sure(diff: &Diff) -> Option<String> {
         Some(why) if !diff.no_change => format!("; the noise is unknown ({why})"),
         _ => String::new(),
     };
-    Some(format!(
-        "{} of the GPU time before and {} after was matched by {}{others}{noise}.",
-        percent(exact.map_or(0.0, |m| m.before_share)),
-        percent(exact.map_or(0.0, |m| m.after_share)),
-        MatchLevel::Exact.words()
-    ))
+    let words = MatchLevel::Exact.words();
+    let (old, new) = exact.map_or((0.0, 0.0), |m| (m.before_share, m.after_share));
+    Some(match old.max(new) < FLOOR {
+        true => format!("Hardly any GPU time was matched by {words}{others}{noise}."),
+        false => format!(
+            "{} of the GPU time before and {} after was matched by {words}{others}{noise}.",
+            percent(old),
+            percent(new)
+        ),
+    })
 }
 
 /// A place in a sentence. A backtick in text of a profile would open code.
