@@ -6,12 +6,14 @@ use indexmap::IndexMap;
 
 use super::{findings::Names, share};
 use crate::report::{
-    DeviceRow, IdleCause, KernelCluster, MAX_SITES, Omitted, Report, SiteRow, StepRow, TimePart,
-    TimelineReport, share_of_busy,
+    DeviceRow, IdleCause, KernelCluster, LaneRow, MAX_SITES, Omitted, Report, SiteRow, StepRow,
+    TimePart, TimelineReport, share_of_busy,
 };
 
 /// Most devices in the timeline of a job.
 const MAX_DEVICES: usize = 64;
+/// Most lanes of streams, and of layers, in the timeline of a job.
+const MAX_LANES: usize = 16;
 
 /// Rows of different ranks with the same key are the same work.
 type Key<'a> = (
@@ -145,16 +147,56 @@ pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64)
     let beyond = devices.len().saturating_sub(MAX_DEVICES) as u64;
     devices.truncate(MAX_DEVICES);
     let steps: Vec<StepRow> = all().flat_map(|t| t.steps.iter().cloned()).collect();
+    let ns = all().map(|t| t.ns).max().unwrap_or_default();
     TimelineReport {
-        ns: all().map(|t| t.ns).max().unwrap_or_default(),
+        ns,
         parts: parts(reports, device_window_ns),
         idle: idle(reports),
         devices,
         devices_omitted: (all().map(|t| t.devices_omitted)).fold(beyond, u64::saturating_add),
-        lanes: Vec::new(),
+        lanes: lanes(reports, names, ns),
         steps,
         steps_omitted: all().map(|t| t.steps_omitted).fold(0, u64::saturating_add),
     }
+}
+
+/// The longest lanes of each rank, over `ns` as the longest of their windows.
+fn lanes(reports: &[Report], names: &Names, ns: i64) -> Vec<LaneRow> {
+    let mut lanes = Vec::new();
+    for (kind, most) in [("stream", 2), ("layer", 1)] {
+        let of_kind = reports.iter().zip(&names.names).flat_map(|(report, name)| {
+            let of_rank = report
+                .timeline
+                .lanes
+                .iter()
+                .filter(|lane| lane.kind == kind);
+            of_rank.take(most).map(move |lane| LaneRow {
+                name: format!("{} {name}, {}", names.unit, lane.name),
+                busy: stretched(&lane.busy, share(report.timeline.ns as f64, ns as f64)),
+                ..lane.clone()
+            })
+        });
+        lanes.extend(of_kind.take(MAX_LANES));
+    }
+    lanes
+}
+
+/// The busy shares of equal parts of the first `part` of a time, as shares of equal parts of all of it.
+fn stretched(busy: &[u8], part: f64) -> Vec<u8> {
+    let length = part.clamp(0.0, 1.0);
+    let all = busy.len() as f64;
+    (0..busy.len())
+        .map(|at| {
+            // From where to where this part is, counted in the given parts.
+            let (from, to) = (at as f64 / length, (at as f64 + 1.0) / length);
+            let last = to.min(all).ceil() as usize;
+            let covered = (from.min(all) as usize..last).map(|given| {
+                let overlap = to.min(given as f64 + 1.0) - from.max(given as f64);
+                overlap.max(0.0) * f64::from(busy.get(given).copied().unwrap_or(0))
+            });
+            (covered.sum::<f64>() * length).round() as u8
+        })
+        .collect()
 }
 
 fn parts(reports: &[Report], device_window_ns: i64) -> Vec<TimePart> {
@@ -189,4 +231,18 @@ fn idle(reports: &[Report]) -> Vec<IdleCause> {
         .collect();
     rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.cause.cmp(&b.cause)));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_of_a_shorter_rank_end_early() {
+        assert_eq!(stretched(&[100, 50, 0, 20], 1.0), [100, 50, 0, 20]);
+        assert_eq!(stretched(&[100, 50, 0, 20], 0.5), [75, 10, 0, 0]);
+        assert_eq!(stretched(&[100; 4], 0.75), [100, 100, 100, 0]);
+        assert_eq!(stretched(&[], 0.5), [0_u8; 0]);
+        assert_eq!(stretched(&[100; 2], 0.0), [0, 0]);
+    }
 }

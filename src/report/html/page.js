@@ -406,9 +406,10 @@
     const view = { from: 0, to: t.ns };
     const doubted = t.doubted;
     const place = $("timeline-chart");
+    // Layers of a model differ at the end of their names.
     const shorten = (name, room) => {
       const most = Math.max(4, Math.floor(room / 6.6));
-      return name.length <= most ? name : name.slice(0, Math.ceil(most / 2) - 1) + "\u2026" + name.slice(name.length - Math.floor(most / 2));
+      return name.length <= most ? name : "\u2026" + name.slice(name.length - most + 1);
     };
     // Busy shares of equal parts of a span as one path of bars.
     const bars = (shares, start, length, y, height, X) => {
@@ -424,6 +425,12 @@
         path += `M${X(a).toFixed(1)} ${y + height}v${(-h).toFixed(1)}H${(X(b) + 0.15).toFixed(1)}v${h.toFixed(1)}z`;
       }
       return path;
+    };
+    // A time on the axis, with as many digits as tell it from the next of so many marks.
+    const moment = (time, marks) => {
+      const [unit, name] = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]].find(([u]) => view.to >= u) ?? [1, "ns"];
+      const apart = (view.to - view.from) / marks / unit;
+      return (time / unit).toFixed(Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(apart))))) + " " + name;
     };
     let scale = null;
     const draw = () => {
@@ -483,10 +490,10 @@
       const ticks = W < 560 ? 2 : 4;
       for (let i = 0; i <= ticks; i += 1) {
         const time = view.from + ((view.to - view.from) * i) / ticks;
-        label(chart, X(time), H - 4, ns(time), { "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" });
+        label(chart, X(time), H - 4, moment(time, ticks), { "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" });
       }
       place.replaceChildren(chart);
-      $("timeline-range").textContent = `${ns(view.from)} to ${ns(view.to)}`;
+      $("timeline-range").textContent = `${moment(view.from, ticks)} to ${moment(view.to, ticks)}`;
     };
     let pending = false;
     const redraw = () => {
