@@ -16,6 +16,7 @@ mod eager_trace;
 mod exit_gates;
 #[cfg(unix)]
 mod github_action;
+mod guide;
 mod host_profiles;
 mod limits;
 mod multi_rank;
