@@ -106,6 +106,16 @@ pub(super) struct ChainScope<'a> {
     pub(super) chain: &'a Chain,
 }
 
+impl ChainScope<'_> {
+    fn dtype(&self) -> Option<DType> {
+        let sites = self.chain.sites.iter();
+        let (costliest, _) = sites.max_by(|a, b| a.1.total_cmp(b.1))?;
+        let run = &self.table.costed.run;
+        let args = run.sites.get(costliest.idx())?.args?;
+        run.args.get(args.idx())?.tensors().next()?.dtype
+    }
+}
+
 /// The subject type of chain facts.
 pub(super) struct Chains;
 impl Subject for Chains {
@@ -701,6 +711,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
             let sites = c.chain.sites.keys().copied();
             Answer::Value(Value::Strings(c.table.enclosing_ops.sites(sites)))
         }
+    ),
+    fact!(
+        "chain.dtype",
+        Str,
+        "",
+        &[],
+        SHAPES,
+        "Element type of the first tensor argument of its costliest operator",
+        |c| Answer::maybe_word(c.dtype().map(DType::name))
     ),
     fact!(
         "chain.width",

@@ -103,7 +103,7 @@ impl Fact {
         match self.name {
             "site.family" | "kernel.family" => &FAMILIES,
             "site.dtype" | "site.math_dtype" | "site.best_dtype" | "site.message_dtype"
-            | "site.cast_from" | "site.cast_to" | "kernel.dtype" => &DTYPES,
+            | "site.cast_from" | "site.cast_to" | "kernel.dtype" | "chain.dtype" => &DTYPES,
             "run.format" => &FORMATS,
             name => {
                 let listed = LISTED.iter().find(|(fact, _)| *fact == name);

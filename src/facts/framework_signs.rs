@@ -13,7 +13,7 @@ use super::copy::CallsBehind;
 use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, Value, fact};
 use crate::correlate::{Direction, Run, Site, SiteId};
 use crate::cost::{Costed, DecodedName, Family, SiteCost};
 use crate::profile::{HostRange, MemoryCopy, ProcessId, RangeKind, Span, StrId, ThreadId};
@@ -133,12 +133,13 @@ const NAMES: &[Name] = &[
     // torch/optim/optimizer.py: profile_hook_step
     Name {
         how: How::Begins,
-        text: "Optimizer.step#",
+        text: OPTIMIZER_STEP,
         sign: Sign::OPTIMIZER,
     },
 ];
 
 const REGION: &str = "Torch-Compiled Region";
+const OPTIMIZER_STEP: &str = "Optimizer.step#";
 
 /// Collectives that reduce gradients.
 const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];
@@ -166,6 +167,8 @@ pub(super) struct FrameworkSigns {
     model_ns: f64,
     compiled_model_ns: f64,
     bucket_copy_ns: f64,
+    /// Class names of the optimizers, sorted.
+    optimizers: Arc<[Arc<str>]>,
     /// Number of optimizer steps.
     pub(super) optimizer_steps: u64,
     /// Number of DDP forward passes followed by a gradient reduction before the next one.
@@ -259,6 +262,25 @@ impl Counted {
     }
 }
 
+/// Class names in ranges such as `Optimizer.step#AdamW.step`.
+fn optimizers(run: &Run, signs: &Signs) -> Arc<[Arc<str>]> {
+    let strings = run.profile.strings.iter();
+    let names: BTreeSet<&str> = strings
+        .filter(|(id, _)| signs.get(*id).has(Sign::OPTIMIZER))
+        .filter_map(|(_, text)| optimizer(text))
+        .take(MOST_OPTIMIZERS)
+        .collect();
+    names.into_iter().map(Arc::from).collect()
+}
+
+fn optimizer(range: &str) -> Option<&str> {
+    let class = range.strip_prefix(OPTIMIZER_STEP)?.strip_suffix(".step")?;
+    Some(class).filter(|class| !class.is_empty())
+}
+
+/// More optimizers than any program has; a limit for hostile files.
+const MOST_OPTIMIZERS: usize = 64;
+
 /// Number of ranges that a thread counts at a time.
 const RANGES: usize = 1 << 16;
 
@@ -276,6 +298,7 @@ impl FrameworkSigns {
         if !signs.say_nothing() {
             signs_found.count_ranges(costed, signs);
             signs_found.count_regions(&costed.run, signs);
+            signs_found.optimizers = optimizers(&costed.run, signs);
             signs_found.bucket_copy_ns = copied_in(&costed.run, signs, calls);
         }
         signs_found
@@ -658,6 +681,15 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::int(t.framework.optimizer_steps)
     ),
     fact!(
+        "run.optimizers",
+        Strings,
+        "",
+        &[],
+        NOTHING,
+        "Class names of the optimizers whose steps have ranges, such as `AdamW`; empty when nothing records them",
+        |t| Answer::Value(Value::Strings(Arc::clone(&t.framework.optimizers)))
+    ),
+    fact!(
         "run.synced_forwards",
         Int,
         "",
@@ -683,6 +715,13 @@ mod tests {
             region("Torch-Compiled Region: 99999999999999999999/0"),
             None
         );
+    }
+
+    #[test]
+    fn optimizer_ranges_name_a_class() {
+        assert_eq!(optimizer("Optimizer.step#AdamW.step"), Some("AdamW"));
+        assert_eq!(optimizer("Optimizer.step#.step"), None);
+        assert_eq!(optimizer("Optimizer.zero_grad#AdamW.zero_grad"), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::base::DType;
 use crate::gpu::calibration::Reachable;
 use crate::gpu::{Gpu, How, Vendor};
+use crate::profile::Device;
 
 fn known<'a>(t: &GpuScope<'a>) -> Option<&'a Gpu> {
     t.gpu
@@ -50,6 +51,8 @@ pub(super) struct GpuScope<'a> {
     gpu: Option<&'a Gpu>,
     what_if: bool,
     proven_cc: Option<(u32, u32)>,
+    /// The first device of the file, as the file describes it.
+    stated: Option<&'a Device>,
 }
 
 impl<'a> GpuScope<'a> {
@@ -59,6 +62,7 @@ impl<'a> GpuScope<'a> {
             gpu: costed.gpu.as_ref().map(|choice| &choice.gpu),
             what_if: (costed.gpu.as_ref()).is_some_and(|choice| choice.how == How::WhatIf),
             proven_cc: costed.proven_cc,
+            stated: costed.run.profile.devices.first(),
         }
     }
 }
@@ -69,6 +73,7 @@ pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
         gpu: Some(gpu),
         what_if: false,
         proven_cc: None,
+        stated: None,
     };
     ENTRIES
         .iter()
@@ -122,6 +127,27 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
             known(t)
                 .map_or(t.proven_cc, |g| g.compute_capability)
                 .map(cc)
+        )
+    ),
+    fact!(
+        "gpu.stated_cc",
+        Double,
+        "",
+        &[],
+        GPU,
+        "The compute capability that the file states, also for a board without a spec file",
+        |t| Answer::maybe(t.stated.and_then(|d| d.compute_capability), cc)
+    ),
+    fact!(
+        "gpu.stated_sm_count",
+        Int,
+        "",
+        &[],
+        GPU,
+        "The number of streaming multiprocessors that the file states, also for a board without a spec file",
+        |t| Answer::maybe(
+            t.stated.and_then(|d| d.sm_count).map(u64::from),
+            Answer::int
         )
     ),
     fact!(

@@ -249,7 +249,12 @@ fn launch_saving(
 }
 
 /// The value of an expression of a rule, at least 0. A failure is noted.
-fn number(key: &str, expr: &Expr, context: &EvalContext<'_>, faults: &mut Faults) -> Option<f64> {
+pub(super) fn number(
+    key: &str,
+    expr: &Expr,
+    context: &EvalContext<'_>,
+    faults: &mut Faults,
+) -> Option<f64> {
     match context.number(expr) {
         Ok(value) => Some(value.max(0.0)),
         Err(Undecided::Fault(message)) => {

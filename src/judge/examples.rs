@@ -35,7 +35,7 @@ fn check_rule(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>, complaints: &Comp
             continue;
         };
         match say(rule, case, &example) {
-            Ok(Said::Fired { fix, .. }) => chosen.extend(fix.map(|(index, _)| index)),
+            Ok(Said::Fired(fired)) => chosen.extend(fired.fix.map(|(index, _)| index)),
             _ => continue,
         }
         for &name in &optional {

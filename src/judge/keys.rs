@@ -140,6 +140,12 @@ pub const CASE_KEYS: &[Key] = keys! {
     "skipped": Shape::Own(missing_facts, |facts| facts.str_list().is_some()),
     /// the saving of a firing example, to one part in a thousand
     "saving_ns": Shape::Number,
+    /// the lower end of that saving, to one part in a thousand
+    "saving_low_ns": Shape::Number,
+    /// the share of the launches that goes away in a firing example
+    "launches_removed": Shape::Number,
+    /// words of the fix of a firing example, so that the variant is known
+    "fix": Shape::Text(1, 500),
     /// the severity of a firing example
     "severity": Shape::Word(severities),
 };

@@ -247,6 +247,12 @@ pub struct Case {
     pub expect: Expect,
     /// Expected saving if the rule fires, ns.
     pub saving_ns: Option<f64>,
+    /// Expected lower end of the saving if the rule fires, ns.
+    pub saving_low_ns: Option<f64>,
+    /// Expected share of launches removed if the rule fires.
+    pub launches_removed: Option<f64>,
+    /// Words that the fix must contain if the rule fires.
+    pub fix: Option<String>,
     /// Expected severity if the rule fires.
     pub severity: Option<Severity>,
 }

@@ -54,12 +54,21 @@ pub enum TestOutcome {
         /// What happened instead.
         got: String,
     },
-    /// The rule fired with a different saving, ns.
-    Saving {
-        /// Expected saving.
+    /// The rule fired with a different number.
+    Number {
+        /// Key of the number: `saving_ns`, `saving_low_ns` or `launches_removed`.
+        key: &'static str,
+        /// Expected value.
         want: f64,
-        /// Actual saving, if any.
+        /// Actual value, if any.
         got: Option<f64>,
+    },
+    /// The rule fired with a fix that lacks the expected words.
+    Fix {
+        /// Expected words.
+        want: String,
+        /// Actual fix, if any.
+        got: Option<String>,
     },
     /// The rule fired with a different severity.
     Severity {
@@ -93,10 +102,15 @@ impl std::fmt::Display for TestOutcome {
                     want.join(", ")
                 )
             }
-            TestOutcome::Saving { want, got } => match got {
-                Some(got) => write!(f, "saving: expected {want} ns, actual {got} ns"),
-                None => write!(f, "saving: expected {want} ns, actual none"),
+            TestOutcome::Number { key, want, got } => match got {
+                Some(got) => write!(f, "{key}: expected {want}, actual {got}"),
+                None => write!(f, "{key}: expected {want}, actual none"),
             },
+            TestOutcome::Fix { want, got } => write!(
+                f,
+                "the fix lacks words\n  expected: {want}\n  actual:   {}",
+                got.as_deref().unwrap_or("no fix")
+            ),
             TestOutcome::Severity { want, got } => {
                 write!(
                     f,
@@ -179,16 +193,20 @@ impl Lookup for Example<'_> {
 
 /// What a rule does with an example.
 pub(super) enum Said {
-    Fired {
-        message: String,
-        saving: Option<f64>,
-        severity: Severity,
-        why: String,
-        /// Index of the variant of the fix, and its text.
-        fix: Option<(usize, String)>,
-    },
+    Fired(Fired),
     Nothing(&'static str),
     Skipped(Vec<String>),
+}
+
+/// A finding on an example.
+pub(super) struct Fired {
+    pub(super) message: String,
+    saving: Option<Range>,
+    launches_removed: Option<f64>,
+    severity: Severity,
+    why: String,
+    /// Index of the variant of the fix, and its text.
+    pub(super) fix: Option<(usize, String)>,
 }
 
 /// A sentence of a rule.
@@ -246,9 +264,10 @@ pub(super) fn first_example(
     let firing = |case: &&Case| matches!(case.expect, Expect::Fires(_));
     let case = rule.tests.iter().find(firing)?;
     match say(rule, case, &Example::new(case, facts, gpu).ok()?).ok()? {
-        Said::Fired {
-            message, why, fix, ..
-        } => Some((message, why, fix.map(|(_, text)| text).unwrap_or_default())),
+        Said::Fired(fired) => {
+            let fix = fired.fix.map(|(_, text)| text).unwrap_or_default();
+            Some((fired.message, fired.why, fix))
+        }
         _ => None,
     }
 }
@@ -278,42 +297,47 @@ fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutc
         (Ok(said @ (Said::Nothing(_) | Said::Skipped(_))), Expect::Fires(_)) => {
             TestOutcome::Missing(said.describe())
         }
-        (
-            Ok(Said::Fired {
-                message,
-                saving,
-                severity,
-                ..
-            }),
-            Expect::Fires(want),
-        ) => compare(case, want, message, saving, severity),
+        (Ok(Said::Fired(fired)), Expect::Fires(want)) => compare(case, want, fired),
     }
 }
 
-fn compare(
-    case: &Case,
-    want: &str,
-    message: String,
-    saving: Option<f64>,
-    severity: Severity,
-) -> TestOutcome {
-    if message != want {
+fn compare(case: &Case, want: &str, fired: Fired) -> TestOutcome {
+    if fired.message != want {
         return TestOutcome::Sentence {
             want: want.to_owned(),
-            got: message,
+            got: fired.message,
         };
     }
-    if let Some(want) = case.saving_ns {
-        // Hand-written figures are rounded: one part in a thousand, or a nanosecond.
-        let near = |got: f64| (got - want).abs() <= (want.abs() * 1e-3).max(1.0);
-        if !saving.is_some_and(near) {
-            return TestOutcome::Saving { want, got: saving };
+    let (high, low) = (fired.saving.map(|s| s.high), fired.saving.map(|s| s.low));
+    // Hand-written figures are rounded: one part in a thousand, or a nanosecond.
+    let numbers = [
+        ("saving_ns", case.saving_ns, high, 1.0),
+        ("saving_low_ns", case.saving_low_ns, low, 1.0),
+        (
+            "launches_removed",
+            case.launches_removed,
+            fired.launches_removed,
+            0.0,
+        ),
+    ];
+    for (key, want, got, rounding) in numbers {
+        let Some(want) = want else { continue };
+        let near = |got: f64| (got - want).abs() <= (want.abs() * 1e-3).max(rounding);
+        if !got.is_some_and(near) {
+            return TestOutcome::Number { key, want, got };
         }
     }
-    match case.severity {
-        Some(want) if want != severity => TestOutcome::Severity {
-            want,
-            got: severity,
+    if let Some(want) = case.severity
+        && want != fired.severity
+    {
+        let got = fired.severity;
+        return TestOutcome::Severity { want, got };
+    }
+    let fix = fired.fix.map(|(_, text)| text);
+    match &case.fix {
+        Some(want) if !fix.as_ref().is_some_and(|fix| fix.contains(want)) => TestOutcome::Fix {
+            want: want.clone(),
+            got: fix,
         },
         _ => TestOutcome::Pass,
     }
@@ -322,7 +346,7 @@ fn compare(
 impl Said {
     fn describe(&self) -> String {
         match self {
-            Said::Fired { message, .. } => format!("fires: {message}"),
+            Said::Fired(fired) => format!("fires: {}", fired.message),
             Said::Nothing(why) => (*why).to_owned(),
             Said::Skipped(facts) => format!("is skipped: no {}", facts.join(", ")),
         }
@@ -344,11 +368,13 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
     }
     let mut faults = Faults::default();
     let saving = evaluate::saving(rule, &early, &mut faults);
+    let removed = rule.launches_removed.as_ref();
+    let launches_removed =
+        removed.and_then(|expr| evaluate::number("launches_removed", expr, &early, &mut faults));
     if let Some((message, _)) = faults.iter().next() {
         return Err(vec![message.to_owned().into()]);
     }
     let found = found(rule, example, saving);
-    let saving = saving.map(|s| s.high);
     let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
     if let Some(enough) = &rule.require {
         match context.holds(enough) {
@@ -387,13 +413,14 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
         .map_err(|why| format!("edit: {why}").into());
     let message = render(Sentence::Message, &rule.message);
     match (why, advice.transpose(), edits, message) {
-        (Ok(why), Ok(advice), Ok(_), Ok(message)) => Ok(Said::Fired {
+        (Ok(why), Ok(advice), Ok(_), Ok(message)) => Ok(Said::Fired(Fired {
             message,
             saving,
+            launches_removed,
             severity,
             why,
             fix: fix.map(|(index, _)| index).zip(advice),
-        }),
+        })),
         (why, advice, edits, message) => {
             let failures = [why.err(), advice.err(), edits.err(), message.err()];
             Err(failures.into_iter().flatten().collect())

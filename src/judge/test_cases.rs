@@ -67,6 +67,9 @@ impl Reader<'_> {
             params: self.case_params(table, params),
             expect: self.expect(table)?,
             saving_ns: table.get_number("saving_ns"),
+            saving_low_ns: table.get_number("saving_low_ns"),
+            launches_removed: table.get_number("launches_removed"),
+            fix: table.get_text("fix"),
             severity: table.get_word("severity", &Severity::ALL),
         })
     }

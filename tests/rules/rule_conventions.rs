@@ -265,7 +265,7 @@ fn idle_rules_require_trusted_idle_time() {
 const FIRST_RELEASES: &[(&str, (u32, u32))] = &[
     ("F.grouped_mm(", (2, 10)),
     ("F.linear_cross_entropy", (2, 15)),
-    ("F.rms_norm(x", (2, 8)),
+    ("F.rms_norm", (2, 8)),
     ("activate_flash_attention_impl", (2, 10)),
     ("activation_memory_budget", (2, 4)),
     ("allow_fp16_accumulation", (2, 7)),
@@ -277,7 +277,7 @@ const FIRST_RELEASES: &[(&str, (u32, u32))] = &[
     ("lr=lr, momentum=momentum, fused=True", (2, 4)),
     ("self.norm = torch.nn.RMSNorm", (2, 8)),
     ("set_priority=True", (2, 7)),
-    ("with sdpa_kernel(", (2, 4)),
+    ("sdpa_kernel", (2, 4)),
     ("varlen.varlen_attn", (2, 10)),
 ];
 

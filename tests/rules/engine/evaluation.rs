@@ -684,10 +684,25 @@ fn rule_tests_pass_and_fail_with_the_right_reason() {
         ),
         TestOutcome::Pass
     );
+    let number = |expected: &str| match proof(body, &format!("{fires}{expected}")) {
+        TestOutcome::Number { key, got, .. } => (key, got),
+        other => panic!("{expected}: {other}"),
+    };
+    assert_eq!(number("saving_ns = 90"), ("saving_ns", Some(100.0)));
+    assert_eq!(number("saving_low_ns = 90"), ("saving_low_ns", Some(50.0)));
+    assert_eq!(number("launches_removed = 0.5"), ("launches_removed", None));
+    assert_eq!(
+        proof(body, &format!("{fires}saving_low_ns = 50\nfix = \"do\"")),
+        TestOutcome::Pass
+    );
     assert!(matches!(
-        proof(body, &format!("{fires}saving_ns = 90")),
-        TestOutcome::Saving { .. }
+        proof(body, &format!("{fires}fix = \"another one\"")),
+        TestOutcome::Fix { got: Some(_), .. }
     ));
+    let launches = format!("launches_removed = 'min(site.time_ns, 0.8)'\n{body}");
+    let expected = |share: f64| proof(&launches, &format!("{fires}launches_removed = {share}"));
+    assert_eq!(expected(0.8), TestOutcome::Pass);
+    assert!(matches!(expected(0.7), TestOutcome::Number { .. }));
     assert!(matches!(
         proof(body, &format!("{fires}severity = \"error\"")),
         TestOutcome::Severity { .. }
