@@ -163,7 +163,7 @@ fn reductions_of_statistics_are_no_reductions_of_gradients() {
     let costed = costed(profile);
     assert_eq!(of_run(&costed, "run.synced_forwards"), int(2));
     assert_eq!(of_run(&costed, "run.optimizer_steps"), int(4));
-    let names = ["AdamW", "RMSprop", "ZeroOptimizer"].map(Arc::from);
+    let names = ["AdamW", "RMSprop", "ZeroOptimizer"].map(std::sync::Arc::from);
     let names = Answer::Value(Value::Strings(names.into()));
     assert_eq!(of_run(&costed, "run.optimizers"), names);
 }

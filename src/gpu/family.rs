@@ -336,7 +336,7 @@ pub fn peaks(rates: Rates, sms: u32, hertz: f64) -> BTreeMap<DType, f64> {
 pub fn alignment(dtype: DType) -> Option<u32> {
     match dtype {
         Fp64 => Some(2),
-        Tf32 => Some(4),
+        Fp32 | Tf32 => Some(4),
         Fp16 | Bf16 => Some(8),
         Fp8 | Int8 => Some(16),
         Fp4 => Some(32),

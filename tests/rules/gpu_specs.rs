@@ -50,16 +50,11 @@ fn every_file_has_the_data_for_reports() {
         for (dtype, elements) in &gpu.tensor_align {
             assert_eq!(family::alignment(*dtype), Some(*elements), "{id} {dtype}");
         }
-        if gpu.vendor == Vendor::Nvidia {
-            for dtype in gpu
-                .tensor_flops
-                .keys()
-                .filter(|d| family::alignment(**d).is_some())
-            {
-                assert!(gpu.tensor_align.contains_key(dtype), "{id} {dtype}");
-            }
-        } else {
-            assert_eq!(gpu.tensor_align.get(&DType::Bf16), Some(&8), "{id}");
+        // Nothing public states the alignment of fp64 on AMD GPUs.
+        let aligned = |d: &&DType| gpu.vendor == Vendor::Nvidia || **d != DType::Fp64;
+        let known = |d: &&DType| family::alignment(**d).is_some();
+        for dtype in gpu.tensor_flops.keys().filter(known).filter(aligned) {
+            assert!(gpu.tensor_align.contains_key(dtype), "{id} {dtype}");
         }
     }
 }

@@ -277,7 +277,10 @@ const FIRST_RELEASES: &[(&str, (u32, u32))] = &[
     ("lr=lr, momentum=momentum, fused=True", (2, 4)),
     ("self.norm = torch.nn.RMSNorm", (2, 8)),
     ("set_priority=True", (2, 7)),
-    ("sdpa_kernel", (2, 4)),
+    ("`sdpa_kernel", (2, 4)),
+    ("with sdpa_kernel(", (2, 4)),
+    ("torch.amp.GradScaler(", (2, 3)),
+    ("torch.amp.custom_fwd", (2, 4)),
     ("varlen.varlen_attn", (2, 10)),
 ];
 
