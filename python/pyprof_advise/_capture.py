@@ -217,6 +217,8 @@ class Capture:
             return
         window = self._windows.pop(0)
         self.record.state = "recording"
+        if self.record.began is None:
+            self.record.began = leader.count
         self.record.write()
         if window == "host":
             self._recorder = CProfileRecorder(self.settings, self._who())

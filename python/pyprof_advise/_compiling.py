@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import sys
 
 try:
     from torch.compiler import is_compiling
@@ -10,7 +10,8 @@ except ImportError:  # Before torch 2.1.
 
     def is_compiling() -> bool:
         """Whether the caller is being compiled."""
-        return torch._dynamo.is_compiling()
+        dynamo = sys.modules.get("torch._dynamo")
+        return dynamo is not None and dynamo.is_compiling()
 
 
 __all__ = ["is_compiling"]

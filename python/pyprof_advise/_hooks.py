@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -12,6 +13,13 @@ from ._compiling import is_compiling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_ALWAYS: dict[str, Any] = (
+    {"always_call": True}
+    if "always_call" in inspect.signature(nn.Module.register_forward_hook).parameters
+    else {}
+)
 
 
 class Hook:
@@ -52,8 +60,8 @@ class Hooks:
         self._handles.append(module.register_forward_pre_hook(Hook(act), prepend=first))
 
     def after(self, module: nn.Module, act: Callable[[nn.Module], None]) -> None:
-        """Calls `act` after the forward of a module, also when that raises an exception."""
-        self._handles.append(module.register_forward_hook(Hook(act), always_call=True))
+        """Calls `act` after the forward of a module, also when that raises an exception (since torch 2.1)."""
+        self._handles.append(module.register_forward_hook(Hook(act), **_ALWAYS))
 
     def result(self, module: nn.Module, act: Callable[[nn.Module, Any], None]) -> None:
         """Calls `act` with the module and what its forward has returned."""

@@ -150,10 +150,12 @@ def _push(text: str) -> Callable[[], object]:
     """Begins a range; returns what ends it."""
     import torch
 
+    from ._windows import profiler_range
+
     if _UNDER_NSYS:
         torch.cuda.nvtx.range_push(text)
         return torch.cuda.nvtx.range_pop
-    entered = torch._C._profiler._RecordFunctionFast(text)
+    entered = profiler_range(text)
     entered.__enter__()
     return lambda: entered.__exit__(None, None, None)
 

@@ -51,6 +51,8 @@ class Record:
     """Steps seen so far."""
     steps_are: str | None = None
     """What a step is: `AdamW.step()`, `calls of Net`."""
+    began: int | None = None
+    """The number of steps after which the first window was opened."""
     windows: list[dict[str, Any]] = field(default_factory=list)
     """One entry per trace, as in the manifest."""
     notes: list[str] = field(default_factory=list)
@@ -79,6 +81,7 @@ class Record:
             "reason": self.reason,
             "steps": self.steps,
             "steps_are": self.steps_are,
+            "began": self.began,
             "cuda": None if torch is None else torch.cuda.is_available(),
             "versions": versions(),
             "windows": self.windows,

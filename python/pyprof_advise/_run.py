@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import sys
 
 import torch
 
+from . import _state
 from ._capture import Capture
 from ._guard import OwnTraces
 from ._record import Record
@@ -83,6 +85,9 @@ def _ended() -> None:
 def _forked() -> None:
     """In a child made by `fork`: it counts its own steps. A DataLoader's worker takes none."""
     global _capture
+    if _state.has_profiled:
+        with contextlib.suppress(Exception):
+            _exit_without_destructors()
     capture, _capture = _capture, None
     if capture is None:
         return
@@ -92,3 +97,12 @@ def _forked() -> None:
             _own_traces.remove()
         if capture.record.state == "waiting":
             _arm(capture.settings)
+
+
+def _exit_without_destructors() -> None:
+    """Lets this process end without the destructors of C++ libraries: that of torch.profiler's waits for a
+    thread that only the parent has, so that a child that calls `exit` would never end."""
+    libc = ctypes.CDLL(None)
+    # The last one that is registered runs first: C's streams are written before.
+    libc.on_exit(libc._exit, None)
+    libc.__cxa_atexit(libc.fflush, None, None)

@@ -117,7 +117,7 @@ def load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"pyprof_advise_treatment_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
-    module: Any = importlib.util.module_from_spec(spec)
+    module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

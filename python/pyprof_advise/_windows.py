@@ -72,6 +72,7 @@ class TorchRecorder:
         with warnings.catch_warnings(), _guard.ours():
             warnings.simplefilter("ignore")
             self._profile.start()
+        _state.has_profiled = True
         _state.is_detailed = self._layers is not None
         # One step early: hooks take effect at the next call of a model, and this may be inside of one.
         if self._layers is not None:
@@ -221,10 +222,11 @@ def export(recorded: Any, path: Path) -> None:
 
 def named_layers() -> Layers:
     """Ranges of torch.profiler around module calls."""
-    return Layers(_layer_range)
+    return Layers(profiler_range)
 
 
-def _layer_range(text: str) -> Range:
+def profiler_range(text: str) -> Range:
+    """A range of torch.profiler, of the kind that costs least."""
     fast = getattr(torch._C._profiler, "_RecordFunctionFast", None)
     if fast is not None:
         return fast(text)  # type: ignore[no-any-return]

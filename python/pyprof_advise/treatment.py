@@ -46,7 +46,7 @@ class Forward:
         return Forward(module, make)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module = self._module()
+        module: Any = self._module()
         return functools.partial, (type(module).forward, module)
 
 
@@ -57,7 +57,7 @@ class Program:
         self.changes: dict[str, int] = {}
         """What was changed, and how often. A treatment that changed nothing was not tried."""
         self._on_refusal = on_refusal
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._acts: list[Callable[[nn.Module], None]] = []
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
@@ -77,7 +77,7 @@ class Program:
             self._undo.pop()()
         self._acts.clear()
 
-    def on_undo(self, act: Callable[[], None]) -> None:
+    def on_undo(self, act: Callable[[], object]) -> None:
         """Calls `act` when the treatment is undone."""
         self._undo.append(act)
 

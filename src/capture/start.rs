@@ -40,7 +40,13 @@ impl Program {
         settings: &super::Settings<'_>,
     ) -> io::Result<Program> {
         let mut start = prepared(command, package, settings)?;
-        start.spawn().map(Program)
+        match start.spawn() {
+            Err(error) if is_script_without_interpreter(&error) => {
+                let script = [&["sh".to_owned()], command].concat();
+                prepared(&script, package, settings)?.spawn().map(Program)
+            }
+            started => started.map(Program),
+        }
     }
 
     /// Starts `command` in the same way, with variables in its environment and what it writes in a file.
@@ -106,6 +112,18 @@ fn ask_to_end(id: u32) {
 
 #[cfg(not(unix))]
 fn ask_to_end(_id: u32) {}
+
+/// Whether a file could not be started because it is a script whose first line names no program. Shells run
+/// it all the same.
+#[cfg(unix)]
+fn is_script_without_interpreter(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_script_without_interpreter(_error: &io::Error) -> bool {
+    false
+}
 
 /// The command line of a program that the package records.
 fn prepared(

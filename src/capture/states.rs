@@ -15,6 +15,9 @@ const MAX_PROCESSES: usize = 4096;
 /// Longest state, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// The file beside the package that says that a Python has found it.
+const STARTED: &str = "started";
+
 /// The state of one process.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -23,6 +26,7 @@ struct State {
     reason: Option<String>,
     steps: u64,
     steps_are: Option<String>,
+    began: Option<u64>,
     cuda: Option<bool>,
     versions: BTreeMap<String, Option<String>>,
     windows: Vec<WindowFile>,
@@ -222,8 +226,8 @@ impl States {
         }
     }
 
-    /// Why nothing was recorded, and what to do about it.
-    pub(crate) fn why_nothing(&self, skip: Option<u32>) -> String {
+    /// Why nothing was recorded by the package that was unpacked at `package`, and what to do about it.
+    pub(crate) fn why_nothing(&self, skip: Option<u32>, package: &Path) -> String {
         let mut reasons: Vec<&str> = Vec::new();
         for reason in self
             .states
@@ -238,23 +242,36 @@ impl States {
             return format!("nothing was recorded: {}", plain(&reasons.join("; ")));
         }
         let Some(furthest) = self.states.iter().max_by_key(|state| state.steps) else {
-            return "nothing was recorded: no process of the program imported torch with the recorder\n  \
-                    The recorder comes in through PYTHONPATH. These drop it: `python -I` and `-E`, `sudo`, \
-                    `docker run`, `srun --export=NONE`, Ray workers. Run `pyprof-advise run` inside of \
-                    them, or use `pyprof_advise.profile()` or a callback in the program (docs/capture.md)"
-                .to_owned();
+            let found = match package.join(STARTED).is_file() {
+                true => {
+                    "Python ran with the recorder, but no process of the program imported torch"
+                }
+                false => "no Python of the program started with the recorder",
+            };
+            return format!(
+                "nothing was recorded: {found}\n  \
+                 The recorder comes in through PYTHONPATH. These drop it: `python -I`, `-E` and `-S`, `sudo`, \
+                 `docker run`, `srun --export=NONE`, Ray workers. Run `pyprof-advise run` inside of \
+                 them, or use `pyprof_advise.profile()` or a callback in the program (docs/capture.md)"
+            );
         };
         let processes = match self.states.len() {
             1 => "1 process".to_owned(),
             n => format!("{n} processes"),
         };
-        match furthest.steps {
-            0 => format!(
+        match (furthest.steps, furthest.began) {
+            (0, _) => format!(
                 "nothing was recorded: {processes} imported torch, and none took a step\n  \
                  A step is a call of an optimizer, or, without one, a call of a `torch.nn.Module` under \
                  `torch.no_grad()`. For other programs, `pyprof_advise.profile()` marks what to record"
             ),
-            steps => format!(
+            (steps, Some(began)) => format!(
+                "nothing was recorded: recording began after {}, and the program ended (step {steps} or \
+                 later) before a window was complete\n  \
+                 let the program run longer, or use `--steps 1` or a smaller `--skip`",
+                counted(began, "step")
+            ),
+            (steps, None) => format!(
                 "nothing was recorded: the program ended after {}, before recording began\n  {}",
                 counted(steps, "step"),
                 match skip {
@@ -295,19 +312,23 @@ mod tests {
 
     #[test]
     fn reasons_for_an_empty_recording_are_told_apart() {
+        let package = tempfile::tempdir().unwrap();
+        let why = |states: &States, skip| states.why_nothing(skip, package.path());
         let none = states(&[]);
         assert_eq!(none.progress(), CaptureProgress::NotStarted);
-        assert!(none.why_nothing(None).contains("python -I"));
+        assert!(why(&none, None).contains("no Python of the program started"));
+        assert!(why(&none, None).contains("python -I"));
+        fs::write(package.path().join(STARTED), "").unwrap();
+        assert!(why(&none, None).contains("no process of the program imported torch"));
         let idle = states(&[r#"{"state": "ended"}"#, r#"{"state": "ended"}"#]);
-        assert!(
-            idle.why_nothing(None)
-                .contains("2 processes imported torch")
-        );
+        assert!(why(&idle, None).contains("2 processes imported torch"));
         let short = states(&[r#"{"state": "ended", "steps": 7}"#]);
-        assert!(short.why_nothing(None).contains("ended after 7 steps"));
-        assert!(short.why_nothing(Some(9)).contains("smaller --skip"));
+        assert!(why(&short, None).contains("ended after 7 steps"));
+        assert!(why(&short, Some(9)).contains("smaller --skip"));
+        let killed = states(&[r#"{"state": "recording", "steps": 10, "began": 10}"#]);
+        assert!(why(&killed, None).contains("recording began after 10 steps"));
         let stopped = states(&[r#"{"state": "stopped", "reason": "under nsys", "steps": 3}"#]);
-        assert!(stopped.why_nothing(None).contains("recorded: under nsys"));
+        assert!(why(&stopped, None).contains("recorded: under nsys"));
     }
 
     #[test]

@@ -142,8 +142,11 @@ impl RunArgs {
 }
 
 pub(super) fn run(args: RunArgs, mut console: Console) -> Outcome {
-    let temporary = TemporaryFolder::new()
-        .map_err(|error| Failure::Unusable(format!("cannot make a temporary folder: {error}")))?;
+    let temporary = TemporaryFolder::new().map_err(|error| {
+        Failure::Unusable(format!(
+            "cannot make a temporary folder: {error}\n  name another place in TMPDIR"
+        ))
+    })?;
     let folder = match &args.keep {
         Some(folder) => empty_folder(folder)?,
         None => temporary.path().join("traces"),
@@ -176,7 +179,7 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> Outcome {
     })?;
 
     let ended = record(&args, &folder, &package, console)?;
-    let (status, why) = report(&args, advise, &folder, ended, console);
+    let (status, why) = report(&args, advise, (&folder, &package), ended, console);
     if !console.quiet {
         output::complain(&format!("pyprof-advise: exit status {status}: {why}\n"));
     }
@@ -311,7 +314,7 @@ fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -
 fn report(
     args: &RunArgs,
     mut advise: AdviseArgs,
-    folder: &Path,
+    (folder, package): (&Path, &Path),
     ended: Ended,
     console: Console,
 ) -> (u8, String) {
@@ -331,7 +334,7 @@ fn report(
     }
     let recorded = capture::conclude(folder, &args.command, &states);
     let outcome = match recorded {
-        Ok(0) => Err(Failure::Unusable(states.why_nothing(args.skip))),
+        Ok(0) => Err(Failure::Unusable(states.why_nothing(args.skip, package))),
         Ok(_) if states.has_no_gpu() => Err(Failure::Unusable(
             "nothing to analyze: torch found no GPU (`torch.cuda.is_available()` is false)\n  \
              run it where a GPU is; in a container, with `--gpus all`"

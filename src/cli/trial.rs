@@ -250,7 +250,7 @@ fn findings(
             0 => String::new(),
             status => format!("\n  the program ended with status {status}"),
         };
-        let why = states.why_nothing(Some(args.skip));
+        let why = states.why_nothing(Some(args.skip), package);
         return Err(Failure::Unusable(format!("{why}{status}")));
     }
     if states.has_no_gpu() {

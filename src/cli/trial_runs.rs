@@ -153,7 +153,7 @@ impl<'a> Runner<'a> {
         let Some(timed) = states.timed().filter(enough) else {
             self.show_tail(folder);
             return Err(Failed::Program(match status {
-                0 => states.why_nothing(Some(self.skip)),
+                0 => states.why_nothing(Some(self.skip), self.package),
                 status => format!("the program ended with status {status}"),
             }));
         };

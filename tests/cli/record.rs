@@ -79,6 +79,18 @@ fn recorded_with(options: &[&str], program: &str, processes: u32, code: i32) -> 
     let python = shared::python()?;
     let folder = tempfile::tempdir().unwrap();
     let command = command(&python, program, processes, folder.path());
+    recorded_command(options, folder, &command, code)
+}
+
+/// As [`recorded`], for any command line that runs a program in `tests/torch/programs`.
+fn recorded_command(
+    options: &[&str],
+    folder: tempfile::TempDir,
+    command: &[String],
+    code: i32,
+) -> Option<Recorded> {
+    let python = shared::python()?;
+    let program = command.join(" ");
     let (name, arguments) = command.split_first().unwrap();
     let start = |program: &str| {
         let mut start = Command::new(program);
@@ -95,6 +107,10 @@ fn recorded_with(options: &[&str], program: &str, processes: u32, code: i32) -> 
         }
     }
     assert_eq!(plain.code, Some(code), "{program}: {}", plain.err);
+    if let Some(why) = plain.out.strip_prefix("skipped: ") {
+        shared::skip(why.trim());
+        return None;
+    }
     let keep = folder.path().join("traces");
     let said = said(
         start(PROGRAM)
@@ -102,7 +118,7 @@ fn recorded_with(options: &[&str], program: &str, processes: u32, code: i32) -> 
             .arg(&keep)
             .args(options)
             .arg("--")
-            .args(&command),
+            .args(command),
     );
     assert_eq!(
         results(&said.out),
@@ -260,7 +276,7 @@ fn compiled_model_is_compiled_once() {
 fn ranks_of_a_job_are_recorded_together() {
     for program in ["ddp.py", "fsdp.py"] {
         let Some(recorded) = recorded(program, 2, 0) else {
-            return;
+            continue;
         };
         let report = recorded.shows(&NET);
         assert_eq!(report["job"]["files"], 2, "{program}");
@@ -279,7 +295,7 @@ fn steps_and_layers_of_training_loops_are_found() {
         "lbfgs.py",
     ] {
         let Some(recorded) = recorded(program, 1, 0) else {
-            return;
+            continue;
         };
         let prefixed = ["net.blocks.*.norm", "net.blocks.*.fc", "net.head"];
         recorded.shows(if program == "checkpointing.py" {
@@ -288,6 +304,65 @@ fn steps_and_layers_of_training_loops_are_found() {
             &NET
         });
     }
+}
+
+/// `uv`, `accelerate` and a shell script start the program.
+#[test]
+fn programs_behind_launchers_are_recorded() {
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let has = |name: &str, arguments: &[&str]| {
+        let output = Command::new(name).args(arguments).output();
+        let is_there = output.is_ok_and(|output| output.status.success());
+        if !is_there {
+            shared::skip(&format!("`{name} {}` fails", arguments.join(" ")));
+        }
+        is_there
+    };
+    let check = |launcher: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let program = command(&python, "plain.py", 1, folder.path());
+        let launcher = launcher.iter().map(|word| (*word).to_owned());
+        // Launchers name the interpreter themselves.
+        let command: Vec<String> = launcher.chain(program.into_iter().skip(3)).collect();
+        let recorded = recorded_command(&[], folder, &command, 0).unwrap();
+        recorded.shows(&NET);
+    };
+    let interpreter = python.to_str().unwrap();
+    if has("uv", &["--version"]) {
+        check(&["uv", "run", "--no-project", "--python", interpreter]);
+    }
+    if has(interpreter, &["-c", "import accelerate"]) {
+        let module = [interpreter, "-m", "accelerate.commands.launch"];
+        let options =
+            "--cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no";
+        let words: Vec<&str> = module.into_iter().chain(options.split(' ')).collect();
+        check(&words);
+    }
+    check(&[
+        "sh",
+        "-c",
+        &format!("\"{interpreter}\" \"$@\" && echo after"),
+        "sh",
+    ]);
+}
+
+#[test]
+#[cfg(unix)]
+fn forked_children_of_a_recorded_program_end() {
+    if let Some(recorded) = recorded("forks.py", 1, 0) {
+        recorded.shows(&NET);
+    }
+}
+
+#[test]
+fn program_that_is_killed_while_it_is_recorded_keeps_its_status() {
+    let Some(recorded) = recorded("killed.py", 1, 5) else {
+        return;
+    };
+    let err = &recorded.said.err;
+    assert!(err.contains("recording began after 4 steps"), "{err}");
 }
 
 #[test]
@@ -351,7 +426,24 @@ fn programs_without_steps_say_why_nothing_was_recorded() {
     assert_eq!(none.code, Some(2));
     assert!(none.err.contains("none took a step"), "{}", none.err);
     let isolated = run(&["-I", "-c", "import torch"]);
-    assert!(isolated.err.contains("PYTHONPATH"), "{}", isolated.err);
+    let not_started = "no Python of the program started with the recorder";
+    assert!(isolated.err.contains(not_started), "{}", isolated.err);
+    let other = run(&["-c", "print('no torch')"]);
+    let not_imported = "no process of the program imported torch";
+    assert!(other.err.contains(not_imported), "{}", other.err);
+    // A module of the program with the name of the package.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pyprof_advise.py"), "NAME = 'mine'").unwrap();
+    let program = folder.path().join("program.py");
+    let text = "import torch, pyprof_advise; print(pyprof_advise.NAME)";
+    std::fs::write(&program, text).unwrap();
+    let shadowed = run(&[program.to_str().unwrap()]);
+    assert_eq!(shadowed.out, "mine\n");
+    assert!(
+        shadowed.err.contains("the recorder failed"),
+        "{}",
+        shadowed.err
+    );
 }
 
 #[test]
@@ -548,6 +640,7 @@ fn run_is_compared_with_an_earlier_one() {
 #[test]
 #[cfg(unix)]
 fn exit_status_is_that_of_the_program_else_of_the_recording() {
+    use std::os::unix::fs::PermissionsExt;
     let run = |arguments: &[&str]| said(Command::new(PROGRAM).arg("run").args(arguments));
     let ends = |said: &Said, code: i32, last: &str| {
         assert_eq!(said.code, Some(code), "{}", said.err);
@@ -575,7 +668,17 @@ fn exit_status_is_that_of_the_program_else_of_the_recording() {
     assert!(
         nothing
             .err
-            .contains("no process of the program imported torch")
+            .contains("no Python of the program started with the recorder")
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("job.sh");
+    std::fs::write(&script, "exit 4").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let without_interpreter = run(&["--", script.to_str().unwrap()]);
+    ends(
+        &without_interpreter,
+        4,
+        "pyprof-advise: exit status 4: that of the program",
     );
     let missing = run(&["--", "no-such-program"]);
     assert!(

@@ -40,7 +40,27 @@ class _AfterImport(importlib.abc.Loader):
 
             _run.arm()
         except Exception as error:  # The program must run as if it was started without us.
-            print(f"pyprof-advise: nothing is recorded: {error!r}", file=sys.stderr)
+            _report(f"the recorder failed: {error!r}")
+
+
+def _report(reason: str) -> None:
+    """Says why this process records nothing, as `_record` does."""
+    import json
+
+    try:
+        folder = json.loads(os.environ["PYPROF_ADVISE_CAPTURE"])["folder"]
+        with open(os.path.join(folder, f"process-{os.getpid()}.json"), "w", encoding="utf-8") as file:
+            json.dump({"state": "stopped", "reason": reason}, file)
+    except (OSError, ValueError, KeyError):
+        print(f"pyprof-advise: {reason}", file=sys.stderr)
+
+
+def _started() -> None:
+    """Leaves an empty file beside this one: a Python of the program has found the recorder."""
+    try:
+        open(os.path.join(_HERE, "started"), "a").close()
+    except OSError:
+        pass
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):
@@ -71,4 +91,5 @@ def _run_hidden() -> None:
 
 if "PYPROF_ADVISE_CAPTURE" in os.environ and "torch" not in sys.modules:
     sys.meta_path.insert(0, _TorchFinder())
+    _started()
 _run_hidden()

@@ -23,8 +23,8 @@ def apply(program: Program) -> None:
     def convert(model: nn.Module) -> None:
         if not any(isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)) for part in model.modules()):
             return
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        program.on_undo(lambda: model.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
+        model.to(memory_format=torch.channels_last)
+        program.on_undo(lambda: model.to(memory_format=torch.contiguous_format))
         program.around_forward(model, converting)
         program.changed(f"{type(model).__name__}.to(memory_format=torch.channels_last)")
 

@@ -1,5 +1,9 @@
 """What the programs share."""
 
+from __future__ import annotations
+
+import importlib
+
 import torch
 from torch import nn
 
@@ -28,6 +32,16 @@ class Net(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(x)
+
+
+def needs(module: str, name: str | None = None) -> None:
+    """Ends the program, and its test, where a module or a name in it is not installed."""
+    try:
+        found = importlib.import_module(module)
+        name is None or getattr(found, name)
+    except (ImportError, AttributeError):
+        print(f"skipped: {module} {name or ''} is not installed")
+        raise SystemExit(0) from None
 
 
 def finish(*modules: nn.Module) -> None:

@@ -2,7 +2,10 @@
 
 import torch
 import torch.distributed as dist
-from common import STEPS, Net
+from common import STEPS, Net, needs
+
+needs("torch.distributed.fsdp", "fully_shard")
+
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 

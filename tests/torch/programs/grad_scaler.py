@@ -3,7 +3,9 @@
 import gc
 
 import torch
-from common import STEPS, Net, finish
+from common import STEPS, Net, finish, needs
+
+needs("torch.amp", "GradScaler")
 
 net = Net()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)

@@ -6,7 +6,10 @@ import sys
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from common import STEPS, finish
+from common import STEPS, finish, needs
+
+needs("transformers")
+
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 config = GPT2Config(

@@ -4,7 +4,10 @@ import logging
 import sys
 
 import torch
-from common import STEPS, Net, finish
+from common import STEPS, Net, finish, needs
+
+needs("lightning")
+
 from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader, TensorDataset
 
