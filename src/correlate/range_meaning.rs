@@ -10,9 +10,9 @@ use super::model::{ArgsId, Direction, OpName, OpNameId, Vocabulary};
 use super::python_frame::{self, PythonFrame};
 use super::range_syntax::{
     ATTRIBUTES, AutogradName, COMPILING, DATA_LOADING_WORDS, FRAMEWORK, FsdpPhase, LightningRange,
-    OPTIMIZER_WORDS, PHASE_WORDS, StepFamily, autograd, bounded, bracket, is_gradient,
-    is_library_domain, is_nccl_call, is_update, is_warmup, is_word, kind_and_layer, lightning,
-    module_of_functions, namespaced, stem, step,
+    StepFamily, autograd, bounded, bracket, is_gradient, is_library_domain, is_nccl_call,
+    is_optimizer, is_update, is_warmup, is_word, kind_and_layer, lightning, module_of_functions,
+    namespaced, phase, stem, step,
 };
 use crate::profile::{HostRange, Profile, RangeId, RangeKind, StrId, Strings};
 
@@ -389,7 +389,7 @@ impl RangeTextReader<'_, '_> {
                 label,
             };
         }
-        if text.starts_with("Optimizer.") || is_word(text, &OPTIMIZER_WORDS) {
+        if is_optimizer(text) {
             return RangeInfo {
                 what: RangeClass::Optimizer,
                 named: None,
@@ -403,12 +403,8 @@ impl RangeTextReader<'_, '_> {
                 label,
             };
         }
-        let phase = PHASE_WORDS
-            .iter()
-            .find(|(words, _)| is_word(text, words))
-            .map(|(_, direction)| *direction);
         RangeInfo {
-            what: RangeClass::Other { phase },
+            what: RangeClass::Other { phase: phase(text) },
             named: Some(self.named("", &bounded(text))),
             label,
         }

@@ -109,7 +109,7 @@ pub(super) const DATA_LOADING_WORDS: [&str; 6] = [
     "nextbatch",
 ];
 
-pub(super) const OPTIMIZER_WORDS: [&str; 7] = [
+const OPTIMIZER_WORDS: [&str; 7] = [
     "optimizer",
     "optimizerstep",
     "optim",
@@ -120,7 +120,7 @@ pub(super) const OPTIMIZER_WORDS: [&str; 7] = [
 ];
 
 /// User names of whole passes.
-pub(super) const PHASE_WORDS: [(&[&str], Direction); 2] = [
+const PHASE_WORDS: [(&[&str], Direction); 2] = [
     (
         &["forward", "fwd", "forwardpass", "fprop"],
         Direction::Fprop,
@@ -130,6 +130,38 @@ pub(super) const PHASE_WORDS: [(&[&str], Direction); 2] = [
         Direction::Bprop,
     ),
 ];
+
+/// Parts of the names of optimizers, in lower case.
+const OPTIMIZERS: [&str; 9] = [
+    "adam",
+    "sgd",
+    "rmsprop",
+    "adagrad",
+    "adadelta",
+    "adafactor",
+    "lamb",
+    "lbfgs",
+    "optimizer",
+];
+
+/// The pass that a text names: `backward`, or a method as in `Module.forward` (functions-trace of nsys).
+pub(super) fn phase(text: &str) -> Option<Direction> {
+    let function = text.rsplit('.').next().unwrap_or(text);
+    let of = |(words, _): &&(&[&str], Direction)| is_word(text, words) || words.contains(&function);
+    PHASE_WORDS.iter().find(of).map(|(_, direction)| *direction)
+}
+
+/// Whether a text names the step of an optimizer: `optimizer`, `Optimizer.step#Adam.step`, `AdamW.step`.
+pub(super) fn is_optimizer(text: &str) -> bool {
+    let of_class = || {
+        let class = text.strip_suffix(".step").filter(|name| name.len() <= 80);
+        class.is_some_and(|name| {
+            let name = name.to_ascii_lowercase();
+            OPTIMIZERS.iter().any(|part| name.contains(part))
+        })
+    };
+    text.starts_with("Optimizer.") || is_word(text, &OPTIMIZER_WORDS) || of_class()
+}
 
 /// Whether a text equals one of some words, ignoring case and punctuation.
 pub(super) fn is_word(text: &str, words: &[&str]) -> bool {

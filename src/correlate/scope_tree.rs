@@ -211,6 +211,8 @@ impl<'a> ScopeTree<'a> {
                     let user = line.is_some();
                     place.flags.update_frame = update || (!user && place.flags.update_frame);
                 }
+                // Functions of PyTorch, which nsys traces.
+                RangeClass::Other { phase: Some(phase) } => place.phase = Some(phase),
                 _ => {}
             },
         }

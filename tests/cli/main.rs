@@ -18,6 +18,7 @@ mod exit_gates;
 mod github_action;
 mod guide;
 mod host_profiles;
+mod joined_windows;
 mod limits;
 mod multi_rank;
 mod record;

@@ -365,6 +365,32 @@ fn program_that_is_killed_while_it_is_recorded_keeps_its_status() {
     assert!(err.contains("recording began after 4 steps"), "{err}");
 }
 
+/// One percent of a step of 10 ms is 100 us; a hook of every operator would cost 50 times 1 us or more.
+#[test]
+fn counting_steps_costs_less_than_one_percent_of_a_step() {
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let mut measure = Command::new(python);
+    measure
+        .args(["-W", "ignore"])
+        .arg(tests().join("overhead.py"))
+        .env(
+            "PYTHONPATH",
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("python"),
+        );
+    let said = said(&mut measure);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let costs: Value = serde_json::from_str(&said.out).unwrap();
+    for (name, most) in [
+        ("optimizer_step_us", 100.0),
+        ("optimizer_step_of_many_operators_us", 50.0),
+        ("model_call_us", 100.0),
+    ] {
+        assert!(costs[name].as_f64().unwrap() < most, "{name}: {costs}");
+    }
+}
+
 #[test]
 fn calls_of_a_model_are_steps_without_an_optimizer() {
     if let Some(recorded) = recorded("inference.py", 1, 0) {

@@ -10,6 +10,7 @@ use pyprof_advise::profile::{
 use pyprof_advise::read::{self, NoProgress, ReadError};
 use rusqlite::Connection;
 
+mod functions_trace;
 mod nccl;
 mod read_only;
 mod real;
