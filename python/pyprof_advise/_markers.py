@@ -227,7 +227,7 @@ def _describe(name: str, value: Any, described: list[dict[str, object]]) -> None
         described.append({"name": name, "type": "tensor", "shape": shape, "dtype": dtype})
     elif isinstance(value, float) and not math.isfinite(value):
         described.append({"name": name, "type": "float", "value": str(value)})
-    elif isinstance(value, (bool, int, float)):
+    elif value is None or isinstance(value, (bool, int, float)):
         described.append({"name": name, "type": type(value).__name__, "value": value})
     elif isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
         for item in value:

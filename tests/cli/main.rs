@@ -21,6 +21,7 @@ mod host_profiles;
 mod joined_windows;
 mod limits;
 mod multi_rank;
+mod pyprof_examples;
 mod record;
 mod report_files;
 mod repro;

@@ -497,51 +497,6 @@ fn python_package_records_and_reports() {
     );
 }
 
-/// The ranges that an example of PyProf's documentation pushes under nsys.
-fn ranges(python: &Path, example: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut command = Command::new(python);
-    command
-        .args(["-W", "ignore"])
-        .arg(tests().join("markers.py"))
-        .arg(root.join("python/examples").join(example))
-        .env("PYTHONPATH", root.join("python"));
-    let said = said(&mut command);
-    assert_eq!(said.code, Some(0), "{example}: {}", said.err);
-    said.out
-}
-
-#[test]
-fn examples_of_pyprof_push_its_markers() {
-    let Some(python) = shared::python() else {
-        return;
-    };
-    let tensor = "{'name': '', 'type': 'tensor', 'shape': (4, 4), 'dtype': 'float32'}";
-    let function = ranges(&python, "custom_function.py");
-    for marker in [
-        format!("  {{'mod': 'Foo', 'op': 'forward', 'args': [{tensor}, {tensor}]}}\n"),
-        format!("      {{'mod': 'Tensor', 'op': '__add__', 'args': [{tensor}, {tensor}]}}\n"),
-        format!("  {{'mod': 'Foo', 'op': 'backward', 'args': [{tensor}]}}\n"),
-        "custom_function.py:13']}\n".to_owned(),
-    ] {
-        assert!(function.contains(&marker), "{marker}\n{function}");
-    }
-    let module = ranges(&python, "custom_module.py");
-    assert!(
-        module.contains("{'mod': 'Foo', 'op': 'forward', 'args': [{'name': ''"),
-        "{module}"
-    );
-    let stack = "custom_module.py:17'], 'funcStack': '/";
-    assert!(module.contains(stack), "{module}");
-    assert!(
-        module.contains("/main/Foo::_call_impl/Foo::forward'}\n"),
-        "{module}"
-    );
-    let layers = ranges(&python, "resnet.py");
-    let nested = "\n    layer:layer1.1\n      layer:layer1.1.conv1\n";
-    assert!(layers.contains(nested), "{layers}");
-}
-
 /// A stand-in for nsys in a folder of its own: it answers `--help` like one version, runs the program, writes
 /// its arguments to `arguments`, and exports the example profile. The real nsys was not run.
 #[cfg(unix)]
