@@ -44,12 +44,12 @@ class Report:
     def __str__(self) -> str:
         return self.to("text")
 
-    def _repr_markdown_(self) -> str:
-        return self.to("markdown")
-
     def _repr_html_(self) -> str:
-        """The page, in a frame of its own: its style must not reach the notebook."""
-        page = html.escape(self.to("html"), quote=True)
+        """The page, in a frame of its own: its style must not reach the notebook. Else why there is none."""
+        try:
+            page = html.escape(self.to("html"), quote=True)
+        except AdviseError as error:
+            return f"<pre>{html.escape(str(error))}</pre>"
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 40em; border: 0"></iframe>'
 
 

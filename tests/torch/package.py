@@ -48,6 +48,7 @@ def check_profile() -> None:
         assert "no kernels" in str(error), error
     else:
         raise AssertionError("a report without a GPU")
+    assert recording._repr_html_().startswith("<pre>error: ")
     invent(work / "profile")
     report = json.loads(recording.report().to("json"))
     assert {"head", "blocks.*.fc"} <= {row["name"] for row in report["layers"]}, report["layers"]
@@ -73,26 +74,80 @@ def check_handler() -> None:
     assert "no kernels" in said.getvalue(), said.getvalue()
 
 
-def check_callbacks() -> None:
-    """A training between `begin` and `end` leaves two windows and a manifest; callbacks are those of the
-    frameworks."""
-    from lightning.pytorch import Callback
-    from pyprof_advise import hf, lightning
+def windows(folder: Path) -> list[str]:
+    """The windows in the manifest of a folder, from which the states of processes are gone."""
+    assert not list(folder.glob("process-*"))
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    return [file["window"] for file in files]
+
+
+def check_session() -> None:
+    """A training between `begin` and `end` leaves two windows."""
     from pyprof_advise._callback import Session
-    from transformers import TrainerCallback
 
     session = Session(work / "session", report=None, skip=2, steps=2)
     session.begin()
     train(12)
     session.end()
-    files = json.loads((work / "session" / "manifest.json").read_text())["files"]
-    assert [file["window"] for file in files] == ["light", "detailed"], files
-    assert sorted(path.name for path in (work / "session").glob("process-*")) == []
-    assert isinstance(hf.AdviseCallback(work), TrainerCallback)
-    assert isinstance(lightning.AdviseCallback(work), Callback)
+    assert windows(work / "session") == ["light", "detailed"]
+
+
+def check_hugging_face() -> None:
+    """The callback records a training of the Trainer; the failure of its report stays a message."""
+    import os
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from pyprof_advise.hf import AdviseCallback
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    config = GPT2Config(
+        n_layer=2, n_head=2, n_embd=16, vocab_size=64, n_positions=16, bos_token_id=0, eos_token_id=0
+    )
+    arguments = TrainingArguments(
+        str(work / "trainer"), max_steps=14, report_to=[], save_strategy="no", logging_strategy="no",
+        use_cpu=True, disable_tqdm=True,
+    )  # fmt: skip
+    data = [{"input_ids": [1, 2, 3], "labels": [1, 2, 3]}] * 128
+    callback = AdviseCallback(work / "hf", skip=2, steps=2)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        Trainer(GPT2LMHeadModel(config), arguments, train_dataset=data, callbacks=[callback]).train()
+    assert windows(work / "hf") == ["light", "detailed"]
+    assert "no kernels" in said.getvalue(), said.getvalue()
+
+
+def check_lightning() -> None:
+    """The callback records a training of Lightning's Trainer."""
+    import logging
+
+    from lightning.pytorch import LightningModule, Trainer
+    from pyprof_advise.lightning import AdviseCallback
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+    class Lit(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Net()
+
+        def training_step(self, batch: torch.Tensor, index: int) -> torch.Tensor:
+            return self.net(batch).square().mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    trainer = Trainer(
+        max_steps=14, accelerator="cpu", default_root_dir=work, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+        callbacks=[AdviseCallback(work / "lightning", report=None, skip=2, steps=2)],
+    )  # fmt: skip
+    trainer.fit(Lit(), torch.utils.data.DataLoader(torch.randn(64, 16), batch_size=4))
+    assert windows(work / "lightning") == ["light", "detailed"]
 
 
 check_profile()
 check_handler()
-check_callbacks()
+check_session()
+check_hugging_face()
+check_lightning()
 print("checked")
