@@ -399,6 +399,9 @@ mod needs {
         "calls of the operating system: `nsys profile --trace=cuda,nvtx,osrt`";
     pub(super) const SCHEDULING: &str = "when threads run: `nsys profile --cpuctxsw=process-tree`";
     pub(super) const HOST_FUNCTIONS: &str = "functions of the host: torch.profiler with `with_stack=True`, or `nsys profile --sample=process-tree`";
+    /// Replaces [`HOST_FUNCTIONS`] in traces of torch.profiler.
+    pub(super) const HOST_STACKS: &str =
+        "functions of the host: torch.profiler with `with_stack=True`";
     pub(super) const HOST_ACTIVITY: &str = "what the host did: torch.profiler with `with_stack=True`, or `nsys profile --trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree`";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
@@ -451,6 +454,7 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a
         needs::GPU_AND_SHAPES if profile.recorded.shapes && has_operators() => {
             return to_collect(needs::GPU, profile, gpu_known);
         }
+        needs::HOST_FUNCTIONS if has_operators() => return needs::HOST_STACKS,
         needs::GPU | needs::GPU_AND_LAUNCH if gpu_known || named() => return needs::GPU_SPEC,
         _ => {}
     }

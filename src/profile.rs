@@ -20,7 +20,9 @@ mod switches;
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
 pub(crate) use host_activity::SHORTEST_GAP_NS;
-pub use host_activity::{CpuSample, HostActivity, OsCall, OsCallClass, TimedSample};
+pub use host_activity::{
+    ClassId, CpuSample, HostActivity, OsCall, OsCallClass, TimedSample, ToldOfHost,
+};
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use start_counts::StartCounts;
 pub use switches::Switch;

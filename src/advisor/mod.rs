@@ -2,17 +2,16 @@
 //! line uses it too.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::Error;
 use crate::base::units;
-use crate::correlate::{
-    Hints, UnneededRanges, Vocabulary, add_host_samples, correlate, correlate_with,
-};
+use crate::correlate::{Hints, UnneededRanges, Vocabulary, add_host_samples, correlate_with};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, match_replays, ops};
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
-use crate::host::HostProfile;
+use crate::host::{Classes, HostProfile};
 use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
 use crate::profile::Profile;
 use crate::read::{self, NoProgress, Progress};
@@ -44,6 +43,7 @@ pub struct Advisor {
     options: Options,
     eager: Option<Eager>,
     host: Vec<(String, HostProfile)>,
+    classes: Arc<Classes>,
 }
 
 /// A recording of the model without graphs.
@@ -97,6 +97,7 @@ impl Advisor {
             options: Options::default(),
             eager: None,
             host: Vec::new(),
+            classes: Classes::built_in(),
         }
     }
 
@@ -105,6 +106,17 @@ impl Advisor {
     pub fn host_profiles(mut self, profiles: Vec<(String, HostProfile)>) -> Advisor {
         self.host = profiles;
         self
+    }
+
+    /// Sets what functions of the host do: classes of your own before the built-in ones.
+    pub fn classes(mut self, classes: Arc<Classes>) -> Advisor {
+        self.classes = classes;
+        self
+    }
+
+    /// What functions of the host do.
+    pub(crate) fn host_classes(&self) -> &Classes {
+        &self.classes
     }
 
     /// Computes ideal times for this GPU instead of the one a profile names: a name or alias of the
@@ -166,7 +178,7 @@ impl Advisor {
     ) -> Result<Analysis, Error> {
         let host = self.host.iter();
         let uses: Vec<_> = host
-            .map(|(_, host)| add_host_samples(&mut profile, host))
+            .map(|(_, host)| add_host_samples(&mut profile, host, &self.classes))
             .collect();
         let costed = self.cost(profile, done)?;
         let facts = FactTable::new(&costed);
@@ -176,7 +188,7 @@ impl Advisor {
         let mut report = Report::new(&costed, &verdict, &self.options);
         report.host_profiles = (self.host.iter().zip(uses))
             .map(|((file, host), alignment)| {
-                HostProfileReport::of(file, host, alignment, Some(&costed.run))
+                HostProfileReport::of(file, host, alignment, Some(&costed.run), &self.classes)
             })
             .collect();
         done(Stage::Reported);
@@ -209,7 +221,7 @@ impl Advisor {
         done: &mut dyn FnMut(Stage),
     ) -> Result<String, Error> {
         for (_, host) in &self.host {
-            add_host_samples(&mut profile, host);
+            add_host_samples(&mut profile, host, &self.classes);
         }
         let costed = self.cost(profile, done)?;
         let facts = FactTable::new(&costed);
@@ -228,12 +240,17 @@ impl Advisor {
             knows_op: &|op| ops::knows(op) || self.costs.knows(op),
             ..VOCABULARY
         };
-        let run = correlate(profile, &vocabulary);
+        let hints = Hints {
+            classes: Arc::clone(&self.classes),
+            ..Hints::default()
+        };
+        let run = correlate_with(profile, &vocabulary, hints);
         done(Stage::Correlated);
         let mut costed = estimate_costs_with(run, gpu, &self.costs);
         let mut hints = Hints {
             searches: costed.algorithm_searches(),
             replay_names: None,
+            classes: Arc::clone(&self.classes),
         };
         if let Some(eager) = &self.eager {
             let found = match_replays(&costed, &eager.costed, &eager.name);

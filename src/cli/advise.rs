@@ -20,7 +20,7 @@ use crate::correlate::Alignment;
 use crate::cost::Costed;
 use crate::cost::user::UserCosts;
 use crate::formats::{self, OutputFormat, RenderOptions};
-use crate::host::HostProfile;
+use crate::host::{Classes, HostProfile};
 use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
 use crate::read;
@@ -50,6 +50,9 @@ pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome
     if args.costs.is_empty() {
         args.costs.clone_from(&config.costs);
     }
+    if args.classes.is_empty() {
+        args.classes.clone_from(&config.classes);
+    }
     output::set_color(console.color());
     if args.config.dump_config {
         return Ok(());
@@ -64,7 +67,11 @@ pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome
             refuse_overwriting_input(what, path, output)?;
         }
     }
-    let lists = [("rule", &args.rules.paths), ("cost", &args.costs)];
+    let lists = [
+        ("rule", &args.rules.paths),
+        ("cost", &args.costs),
+        ("class", &args.classes),
+    ];
     for (what, paths) in lists {
         for path in paths {
             refuse_overwriting_input(&format!("{what} file"), path, output)?;
@@ -345,7 +352,8 @@ impl<'a> Session<'a> {
             None => (rules, None),
         };
         let costs = super::costs::load(&args.costs)?;
-        let mut advisor = Advisor::with_rules(rules).costs(costs);
+        let classes = Classes::load(&args.classes)?;
+        let mut advisor = Advisor::with_rules(rules).costs(costs).classes(classes);
         if let Some(gpu) = &args.gpu {
             advisor = advisor.gpu(gpu)?;
         }
@@ -369,7 +377,7 @@ impl<'a> Session<'a> {
                 true => Alignment::SeveralProfiles,
                 false => Alignment::Untimed,
             };
-            HostProfileReport::of(file, host, alignment, None)
+            HostProfileReport::of(file, host, alignment, None, self.advisor.host_classes())
         });
         Report {
             host_profiles: profiles.collect(),

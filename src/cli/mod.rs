@@ -191,6 +191,10 @@ pub struct AdviseArgs {
     /// counted); may be repeated
     #[arg(long, value_name = "FILE")]
     pub costs: Vec<PathBuf>,
+    /// A TOML file that says what functions of your own or of other libraries do on the host: augmenting,
+    /// logging, ... (`rules schema classes`); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub classes: Vec<PathBuf>,
     /// A profile of the host from another profiler, whose longest lines the report lists: cProfile,
     /// line_profiler, py-spy, Scalene and others, recognized by content; may be repeated
     #[arg(long, value_name = "FILE")]

@@ -49,10 +49,10 @@ pub(super) enum RulesCommand {
         /// Rule files or folders
         paths: Vec<PathBuf>,
     },
-    /// Print the JSON Schema of rule, cost or GPU files, for editors that check TOML
+    /// Print the JSON Schema of rule, cost, GPU or class files, for editors that check TOML
     #[command(after_help = examples::RULES_SCHEMA)]
     Schema {
-        /// Which files: rules, costs (`--costs`) or GPUs (`--gpu FILE`)
+        /// Which files: rules, costs (`--costs`), GPUs (`--gpu FILE`) or classes (`--classes`)
         #[arg(default_value = "rule")]
         of: SchemaOf,
     },
@@ -73,6 +73,7 @@ pub(super) enum SchemaOf {
     Rule,
     Cost,
     Gpu,
+    Classes,
 }
 
 impl SchemaOf {
@@ -81,6 +82,7 @@ impl SchemaOf {
             SchemaOf::Rule => judge::keys::schema(),
             SchemaOf::Cost => user::schema(),
             SchemaOf::Gpu => gpu::keys::schema(),
+            SchemaOf::Classes => crate::host::classes_schema(),
         }
     }
 }

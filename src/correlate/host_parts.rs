@@ -1,8 +1,11 @@
 //! The parts of idle time by what the launching thread did: see [`super::host_time`].
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
-use crate::profile::{OsCallClass, StrId};
+use crate::host::Classes;
+use crate::profile::{ClassId, OsCallClass, StrId};
 
 /// What a part of a gap was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,9 +26,19 @@ pub enum HostPart {
     /// In a CUDA call, outside calls of the operating system.
     CudaCall(StrId),
     /// In a Python function of the program, or in something that it called.
-    Function(StrId),
+    Function {
+        /// The function.
+        name: StrId,
+        /// What it or the innermost function that it called does, where that is known.
+        class: Option<ClassId>,
+    },
     /// In a function or line, estimated from samples of a profiler of the host.
-    Sampled(StrId),
+    Sampled {
+        /// The function or line.
+        place: StrId,
+        /// What it or the innermost function that it called does, where that is known.
+        class: Option<ClassId>,
+    },
     /// Nothing was recorded.
     Rest,
     /// The work that ended the gap had been launched already.
@@ -81,6 +94,35 @@ impl HostParts {
         }
     }
 
+    /// Time in functions and lines by what they do, and by function, in ns. Where it was sampled, `host` says
+    /// how much time the samples stand for.
+    pub fn of_classes(&self, host: &HostTime) -> FxHashMap<(ClassId, Option<StrId>), f64> {
+        let mut times = FxHashMap::default();
+        let mut add = |class: Option<ClassId>, name: Option<StrId>, ns: f64| {
+            if let Some(class) = class {
+                *times.entry((class, name)).or_insert(0.0) += ns;
+            }
+        };
+        let has_samples = HostTime::has_enough_samples(self);
+        for (part, sum) in &self.parts {
+            match *part {
+                HostPart::Function { name, class } => add(class, Some(name), sum.ns as f64),
+                HostPart::Sampled { place, class } if has_samples => {
+                    add(class, Some(place), sum.ns as f64);
+                }
+                _ => {}
+            }
+        }
+        if let Some(all_ns) = host.sampled_ns(self) {
+            let each = all_ns / self.sampled().max(1) as f64;
+            for (function, count) in &self.samples {
+                let class = host.class_of_samples.get(function).copied();
+                add(class, function.0, each * *count as f64);
+            }
+        }
+        times
+    }
+
     /// The sum of the parts for which `such` holds.
     pub fn sum(&self, such: impl Fn(&HostPart) -> bool) -> PartSum {
         let mut sum = PartSum::default();
@@ -118,6 +160,12 @@ pub struct HostTime {
     pub has_functions: bool,
     /// Time between two samples of a thread, in ns; 0 without samples.
     pub sample_ns: i64,
+    /// What sampled functions do, where that is known.
+    pub class_of_samples: FxHashMap<SampledFunction, ClassId>,
+    /// The classes of functions.
+    pub classes: Arc<Classes>,
+    /// Idle time before late launches that was spent outside of operators, by Python function, in ns.
+    pub late: FxHashMap<StrId, i64>,
 }
 
 impl HostTime {
@@ -127,7 +175,7 @@ impl HostTime {
     /// Whether the samples of a profiler of the host are enough to use. If not, their time is part of the
     /// remainder.
     pub fn has_enough_samples(parts: &HostParts) -> bool {
-        let sampled = parts.sum(|part| matches!(part, HostPart::Sampled(_)));
+        let sampled = parts.sum(|part| matches!(part, HostPart::Sampled { .. }));
         sampled.count >= Self::FEWEST_SAMPLES
     }
 

@@ -1,11 +1,13 @@
 //! Places the samples of a profiler of the host on the clock of a profile.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::python_frame::PythonFrame;
-use crate::host::{CodePlace, HostLine, HostProfile};
-use crate::profile::{Profile, Span, StrId, ThreadId, TimedSample};
+use crate::host::{Classes, CodePlace, HostLine, HostProfile};
+use crate::profile::{ClassId, Profile, Span, StrId, ThreadId, TimedSample, ToldOfHost};
 
 /// How a profile of the host is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -34,7 +36,8 @@ pub enum Alignment {
 const WORKERS: &str = "_MultiProcessingDataLoaderIter";
 
 /// Adds the samples of a profile of the host to the profile of the program that it was recorded with.
-pub fn add_host_samples(profile: &mut Profile, host: &HostProfile) -> Alignment {
+pub fn add_host_samples(profile: &mut Profile, host: &HostProfile, classes: &Classes) -> Alignment {
+    tell(&mut profile.host.told, host, classes);
     let found = (host.memory.first().map(|sample| sample.unix_ns))
         .zip(host.memory.last().map(|sample| sample.unix_ns));
     let Some(timed) = &host.timed else {
@@ -79,17 +82,21 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile) -> Alignment 
     if !profile.host.timed.is_empty() {
         return Alignment::NotNeeded;
     }
-    let mut names: FxHashMap<u32, StrId> = FxHashMap::default();
+    let mut names: FxHashMap<u32, (StrId, Option<ClassId>)> = FxHashMap::default();
     for sample in samples {
-        let Some(place) = innermost_of_program(&timed.places, sample.place) else {
+        let Some(place) = innermost_of_program(&timed.places, sample.place, classes) else {
             continue;
         };
         let strings = &mut profile.strings;
-        let place = *(names.entry(sample.place)).or_insert_with(|| strings.intern(&name_of(place)));
+        let (place, class) = *(names.entry(sample.place)).or_insert_with(|| {
+            let class = class_of_stack(&timed.places, sample.place, classes);
+            (strings.intern(&name_of(place)), class)
+        });
         profile.host.timed.push(TimedSample {
             thread,
             time: time(sample.unix_ns),
             weight_ns: sample.weight_ns,
+            class,
             place,
         });
     }
@@ -97,21 +104,94 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile) -> Alignment 
     Alignment::Aligned
 }
 
+/// Whether a function is not part of Python or a library.
+fn is_of_program(line: &HostLine, classes: &Classes) -> bool {
+    let class = classes.of(&line.file, &line.function);
+    let frame = PythonFrame {
+        path: &line.file,
+        line: "",
+    };
+    let library = class.is_some_and(|class| classes.is_of_libraries(class));
+    !line.file.is_empty() && !frame.is_internal() && !library
+}
+
 /// Callers looked at, for one that is part of the program.
 const DEPTH: usize = 256;
 
 /// The innermost function of a stack that is not part of Python or a library; without one, the innermost.
-fn innermost_of_program(places: &[CodePlace], at: u32) -> Option<&HostLine> {
-    let get = |at: u32| places.get(at as usize);
-    let stack = std::iter::successors(get(at), |place| get(place.caller?));
-    let own = stack.take(DEPTH).find(|place| {
-        let frame = PythonFrame {
-            path: &place.line.file,
-            line: "",
+fn innermost_of_program<'a>(
+    places: &'a [CodePlace],
+    at: u32,
+    classes: &Classes,
+) -> Option<&'a HostLine> {
+    let own = stack(places, at).find(|place| is_of_program(&place.line, classes));
+    own.or(places.get(at as usize)).map(|place| &place.line)
+}
+
+/// Notes what a profile tells that needs no clock. The first profile that tells something counts.
+fn tell(told: &mut ToldOfHost, host: &HostProfile, classes: &Classes) {
+    if told.worker_class.is_none() {
+        (told.worker_class, told.worker_function) = workers(host, classes);
+    }
+    if host.profiler == crate::host::IMPORT_TIME && told.import_ns.is_none() {
+        told.import_ns = Some(host.lines.iter().map(|line| line.self_ns).sum());
+        let slowest = host.lines.first();
+        told.slowest_import = slowest.map(|line| {
+            let name = line.function.strip_prefix("import ");
+            (name.unwrap_or(&line.function).to_owned(), line.self_ns)
+        });
+    }
+}
+
+/// What workers of a DataLoader did for most of their time with its share, and where.
+fn workers(host: &HostProfile, classes: &Classes) -> (Option<(String, f64)>, Option<String>) {
+    let mut times: BTreeMap<ClassId, f64> = BTreeMap::new();
+    let mut functions: BTreeMap<(ClassId, String), f64> = BTreeMap::new();
+    let mut all = 0.0;
+    for stack in &host.workers {
+        all += stack.ns;
+        let Some(class) = innermost_class(stack.frames.iter(), classes) else {
+            continue;
         };
-        !place.line.file.is_empty() && !frame.is_internal()
-    });
-    own.or(get(at)).map(|place| &place.line)
+        *times.entry(class).or_default() += stack.ns;
+        if let Some(own) = stack
+            .frames
+            .iter()
+            .find(|line| is_of_program(line, classes))
+        {
+            *functions.entry((class, name_of(own))).or_default() += stack.ns;
+        }
+    }
+    let Some((class, ns)) = times.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return (None, None);
+    };
+    let own = functions.into_iter().filter(|((of, _), _)| *of == class);
+    let longest = own.max_by(|a, b| a.1.total_cmp(&b.1));
+    let share = ns / all.max(1.0);
+    (
+        Some((classes.name(class).to_owned(), share)),
+        longest.map(|((_, name), _)| name),
+    )
+}
+
+/// The class of the innermost function of a stack that has one.
+fn innermost_class<'a>(
+    stack: impl Iterator<Item = &'a HostLine>,
+    classes: &Classes,
+) -> Option<ClassId> {
+    let known = stack.filter_map(|line| classes.of(&line.file, &line.function));
+    known.fold(None, |inner, outer| classes.inside(Some(outer), inner))
+}
+
+/// The class of the innermost function of a stack that has one.
+fn class_of_stack(places: &[CodePlace], at: u32, classes: &Classes) -> Option<ClassId> {
+    innermost_class(stack(places, at).map(|place| &place.line), classes)
+}
+
+/// A place and its callers.
+fn stack(places: &[CodePlace], at: u32) -> impl Iterator<Item = &CodePlace> {
+    let get = |at: u32| places.get(at as usize);
+    std::iter::successors(get(at), move |place| get(place.caller?)).take(DEPTH)
 }
 
 /// From the first call or kernel to the end of the last one.

@@ -5,19 +5,31 @@
 //! was launched already; a call of the operating system; the thread did not run; a CUDA call; a Python
 //! function of the program; a sample of a profiler of the host. Samples of the CPU are counted in the rest.
 
-use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::sync::Arc;
 
-use super::host_parts::{HostPart, HostParts, HostTime, PartSum};
-use super::model::{Gap, Timeline};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
+use super::model::{Gap, GapCause, Timeline};
 use super::python_frame::PythonFrame;
-use crate::profile::{Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId};
+use crate::host::Classes;
+use crate::profile::{ClassId, Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId};
 
 impl HostTime {
     /// Divides the gaps of a timeline, and the gaps in which code was loaded.
-    pub(super) fn of(profile: &Profile, timeline: &Timeline, loads: &[Gap]) -> HostTime {
+    pub(super) fn of(
+        profile: &Profile,
+        timeline: &Timeline,
+        loads: &[Gap],
+        classes: Arc<Classes>,
+    ) -> HostTime {
         let has_functions = profile.ranges.iter().any(|r| r.kind == RangeKind::Python);
         if profile.host.is_empty() && !profile.host.has_os_calls && !has_functions {
-            return HostTime::default();
+            return HostTime {
+                classes,
+                ..HostTime::default()
+            };
         }
         let devices = timeline.devices.iter().enumerate();
         let rows = devices.flat_map(|(row, device)| {
@@ -38,9 +50,15 @@ impl HostTime {
             has_scheduling: profile.host.has_scheduling,
             sample_ns: profile.host.sample_ns,
             has_functions,
+            classes,
             ..HostTime::default()
         };
-        for (key, parts) in keys.into_iter().zip(divide(profile, &pauses)) {
+        if has_functions {
+            host.late = late(profile, timeline, &host.classes);
+        }
+        host.class_of_samples = class_of_samples(profile, &host.classes);
+        let parts = divide(profile, &pauses, &host.classes);
+        for (key, parts) in keys.into_iter().zip(parts) {
             match key {
                 Some(key) => _ = host.gaps.insert(key, parts),
                 None => host.loads.add(&parts),
@@ -48,6 +66,20 @@ impl HostTime {
         }
         host
     }
+}
+
+/// The classes of sampled functions, as far as they have one.
+fn class_of_samples(profile: &Profile, classes: &Classes) -> FxHashMap<SampledFunction, ClassId> {
+    let samples = profile.host.samples.iter();
+    let functions: FxHashSet<SampledFunction> = samples
+        .map(|sample| (sample.function, sample.module))
+        .collect();
+    let text = |id: Option<StrId>| id.map_or("", |id| profile.text(id));
+    let class = |function: SampledFunction| {
+        let class = classes.of_sample(text(function.0), text(function.1))?;
+        Some((function, class))
+    };
+    functions.into_iter().filter_map(class).collect()
 }
 
 /// Idle time of a device, and the thread that ended it.
@@ -75,23 +107,18 @@ impl Pause {
 type Layer<T> = Vec<(Span, T)>;
 
 /// The parts of each pause.
-pub(crate) fn divide(profile: &Profile, pauses: &[Pause]) -> Vec<HostParts> {
-    let mut examined: Vec<Vec<Span>> = vec![Vec::new(); profile.threads.len()];
-    for pause in pauses {
-        if let Some(spans) = examined.get_mut(pause.thread.idx()) {
-            spans.push(pause.span);
-        }
-    }
-    for spans in &mut examined {
-        *spans = Span::union(std::mem::take(spans));
-    }
+pub(crate) fn divide(profile: &Profile, pauses: &[Pause], classes: &Classes) -> Vec<HostParts> {
+    let examined = examined(
+        profile,
+        pauses.iter().map(|pause| (pause.thread, pause.span)),
+    );
     let calls = cuda_calls(profile, &examined);
-    let functions = python_functions(profile, &examined);
-    let nothing = Vec::new();
+    let functions = python_functions(profile, &examined, classes);
+    let (no_calls, no_functions) = (Vec::new(), Vec::new());
     let layers = |pause: &Pause| {
         let thread = pause.thread.idx();
-        let calls = calls.get(thread).unwrap_or(&nothing);
-        (calls, functions.get(thread).unwrap_or(&nothing))
+        let calls = calls.get(thread).unwrap_or(&no_calls);
+        (calls, functions.get(thread).unwrap_or(&no_functions))
     };
     pauses
         .iter()
@@ -100,6 +127,66 @@ pub(crate) fn divide(profile: &Profile, pauses: &[Pause]) -> Vec<HostParts> {
             parts(profile, pause, calls, functions)
         })
         .collect()
+}
+
+/// These spans by thread, in time order and without overlap.
+fn examined(profile: &Profile, spans: impl Iterator<Item = (ThreadId, Span)>) -> Vec<Vec<Span>> {
+    let mut examined: Vec<Vec<Span>> = vec![Vec::new(); profile.threads.len()];
+    for (thread, span) in spans {
+        if let Some(spans) = examined.get_mut(thread.idx()) {
+            spans.push(span);
+        }
+    }
+    for spans in &mut examined {
+        *spans = Span::union(std::mem::take(spans));
+    }
+    examined
+}
+
+/// Idle time before late launches that recording cannot explain and in which no operator ran, by the function
+/// of the program that took most of each gap.
+fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<StrId, i64> {
+    let gaps = timeline.devices.iter().flat_map(|device| &device.gaps);
+    let late: Vec<(ThreadId, &Gap)> = gaps
+        .filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0)
+        .filter_map(|gap| Some((profile.calls.get(gap.ended_by?.idx())?.thread, gap)))
+        .collect();
+    let examined = examined(
+        profile,
+        late.iter().map(|(thread, gap)| (*thread, gap.span)),
+    );
+    let functions = python_functions(profile, &examined, classes);
+    let mut operators: Vec<Vec<Span>> = vec![Vec::new(); profile.threads.len()];
+    for range in profile.ranges.iter().filter(|r| r.kind == RangeKind::CpuOp) {
+        let at = range.thread.idx();
+        if let (Some(spans), Some(operators)) = (examined.get(at), operators.get_mut(at))
+            && touches(spans, range.span)
+        {
+            operators.push(range.span);
+        }
+    }
+    let operators: Vec<Vec<Span>> = operators.into_iter().map(Span::union).collect();
+    let mut times = FxHashMap::default();
+    for (thread, gap) in late {
+        let own = functions.get(thread.idx()).map_or(&[][..], Vec::as_slice);
+        let operators = operators.get(thread.idx()).map_or(&[][..], Vec::as_slice);
+        let mut inside: FxHashMap<StrId, i64> = FxHashMap::default();
+        for (span, function) in overlapping(own, gap.span, |(span, _)| *span) {
+            let span = span.clip(gap.span);
+            let in_operators = overlapping(operators, span, |span| *span);
+            let in_operators: i64 = in_operators.map(|op| op.clip(span).ns()).sum();
+            *inside.entry(function.name).or_default() += span.ns() - in_operators;
+        }
+        let longest = inside
+            .into_iter()
+            .max_by_key(|(name, ns)| (*ns, Reverse(*name)));
+        if let Some((name, ns)) = longest {
+            let share = ns as f64 / gap.span.ns().max(1) as f64;
+            let sum: &mut i64 = times.entry(name).or_default();
+            *sum = sum.saturating_add((gap.reliable_ns as f64 * share) as i64);
+        }
+    }
+    times
 }
 
 /// The rows of a thread in a table that is sorted by thread.
@@ -145,7 +232,7 @@ fn parts(
     profile: &Profile,
     pause: &Pause,
     calls: &Layer<StrId>,
-    functions: &Layer<StrId>,
+    functions: &Layer<Doing>,
 ) -> HostParts {
     let mut found = HostParts {
         ns: pause.span.ns(),
@@ -190,7 +277,10 @@ fn parts(
     free = found.subtract(free, calls.collect());
 
     let functions = overlapping(functions, waiting, |(span, _)| *span);
-    let functions = functions.map(|(span, name)| (*span, (HostPart::Function(*name), 0)));
+    let functions = functions.map(|(span, doing)| {
+        let Doing { name, class } = *doing;
+        (*span, (HostPart::Function { name, class }, 0))
+    });
     let without_calls = free.clone();
     free = found.subtract(free, functions.collect());
     let without_functions = free.clone();
@@ -243,21 +333,19 @@ impl HostParts {
             let start = sample.time.saturating_sub(sample.weight_ns).max(last);
             let end = sample.time;
             last = end;
-            (Span { start, end }, sample.place)
+            let (place, class) = (sample.place, sample.class);
+            (Span { start, end }, HostPart::Sampled { place, class })
         });
-        let stand_for: Layer<StrId> = stand_for.collect();
-        let stand_for: Layer<StrId> = inside_of(&stand_for, &free, |(span, _)| span.end)
+        let stand_for: Layer<HostPart> = stand_for.collect();
+        let stand_for: Layer<HostPart> = inside_of(&stand_for, &free, |(span, _)| span.end)
             .copied()
             .collect();
-        for (_, place) in &stand_for {
-            self.parts
-                .entry(HostPart::Sampled(*place))
-                .or_default()
-                .count += 1;
+        for (_, part) in &stand_for {
+            self.parts.entry(*part).or_default().count += 1;
         }
         let (left, taken) = subtracted(free, stand_for);
-        for (span, place) in taken {
-            let part = self.parts.entry(HostPart::Sampled(place)).or_default();
+        for (span, part) in taken {
+            let part = self.parts.entry(part).or_default();
             part.ns = part.ns.saturating_add(span.ns());
         }
         left
@@ -347,16 +435,28 @@ fn touches(spans: &[Span], span: Span) -> bool {
 /// The event in which Python collects garbage: torch/csrc/profiler/collection.cpp.
 pub(crate) const GARBAGE_COLLECTION: &str = "Python GC";
 
+/// A function of the program that runs, and what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Doing {
+    name: StrId,
+    class: Option<ClassId>,
+}
+
 /// The Python function of the program that runs, by thread: the innermost one that is not part of
-/// Python or a library, or where there is none, the innermost one.
-fn python_functions(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrId>> {
+/// Python or a library, or where there is none, the innermost one. Its class is that of the innermost function
+/// that has one.
+fn python_functions(
+    profile: &Profile,
+    examined: &[Vec<Span>],
+    classes: &Classes,
+) -> Vec<Layer<Doing>> {
     let mut threads: Vec<FunctionStack> = Vec::new();
     threads.resize_with(examined.len(), || FunctionStack {
         open: Vec::new(),
         now: i64::MIN,
         found: Vec::new(),
     });
-    let mut meanings: FxHashMap<StrId, Option<bool>> = FxHashMap::default();
+    let mut meanings: FxHashMap<StrId, Meaning> = FxHashMap::default();
     for range in profile
         .ranges
         .iter()
@@ -370,19 +470,22 @@ fn python_functions(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrI
             continue;
         }
         thread.advance(range.span.start, spans);
-        let meaning = meanings
+        let meaning = *meanings
             .entry(range.text)
-            .or_insert_with(|| is_of_program(profile.text(range.text)));
-        let outer = thread.open.last().and_then(|open| open.function);
-        let function = match (*meaning, outer) {
+            .or_insert_with(|| Meaning::of(profile.text(range.text), classes));
+        let outer = thread.open.last();
+        let class = classes.inside(outer.and_then(|open| open.class), meaning.class);
+        let outer = outer.and_then(|open| open.function);
+        let function = match (meaning.is_of_program, outer) {
             (Some(true), _) | (Some(false), None | Some((_, false))) => {
-                meaning.map(|own| (range.text, own))
+                (meaning.is_of_program).map(|own| (range.text, own))
             }
             _ => outer,
         };
         thread.open.push(OpenFunction {
             end: range.span.end,
             function,
+            class,
         });
     }
     let threads = threads.into_iter().zip(examined);
@@ -394,12 +497,36 @@ fn python_functions(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrI
         .collect()
 }
 
-/// Whether a frame belongs to the program; `None` for what is no frame of Python code.
-fn is_of_program(text: &str) -> Option<bool> {
-    if text.starts_with(GARBAGE_COLLECTION) {
-        return Some(true);
+/// What the name of a range of Python tells.
+#[derive(Debug, Clone, Copy)]
+struct Meaning {
+    /// Whether it is a function of the program; `None` for what is no function in a file.
+    is_of_program: Option<bool>,
+    class: Option<ClassId>,
+}
+
+impl Meaning {
+    fn of(text: &str, classes: &Classes) -> Meaning {
+        if text.starts_with(GARBAGE_COLLECTION) {
+            return Meaning {
+                is_of_program: Some(true),
+                class: classes.of("", "<built-in function collect>"),
+            };
+        }
+        let Some(frame) = PythonFrame::parse(text) else {
+            return Meaning {
+                is_of_program: None,
+                class: classes.of("", text),
+            };
+        };
+        let function = text.trim().rsplit_once(": ");
+        let class = classes.of(frame.path, function.map_or("", |(_, name)| name));
+        let library = class.is_some_and(|class| classes.is_of_libraries(class));
+        Meaning {
+            is_of_program: Some(!frame.is_internal() && !library),
+            class,
+        }
     }
-    PythonFrame::parse(text).map(|frame| !frame.is_internal())
 }
 
 /// A function that has not ended.
@@ -408,6 +535,7 @@ struct OpenFunction {
     end: i64,
     /// The function to name meanwhile, and whether it is one of the program.
     function: Option<(StrId, bool)>,
+    class: Option<ClassId>,
 }
 
 /// The open functions of a thread while its ranges are walked through in order of their starts.
@@ -415,7 +543,7 @@ struct OpenFunction {
 struct FunctionStack {
     open: Vec<OpenFunction>,
     now: i64,
-    found: Layer<StrId>,
+    found: Layer<Doing>,
 }
 
 impl FunctionStack {
@@ -423,7 +551,7 @@ impl FunctionStack {
     fn advance(&mut self, time: i64, examined: &[Span]) {
         while let Some(top) = self.open.last().copied() {
             let until = top.end.min(time);
-            self.note(until, top.function, examined);
+            self.note(until, top, examined);
             self.now = self.now.max(until);
             if top.end > time {
                 return;
@@ -433,17 +561,19 @@ impl FunctionStack {
         self.now = self.now.max(time);
     }
 
-    fn note(&mut self, until: i64, function: Option<(StrId, bool)>, examined: &[Span]) {
+    fn note(&mut self, until: i64, top: OpenFunction, examined: &[Span]) {
         let span = Span {
             start: self.now,
             end: until,
         };
-        let Some((name, _)) = function.filter(|_| span.ns() > 0) else {
+        let Some((name, _)) = top.function.filter(|_| span.ns() > 0) else {
             return;
         };
+        let class = top.class;
+        let doing = Doing { name, class };
         match self.found.last_mut() {
-            Some((last, same)) if *same == name && last.end == span.start => last.end = span.end,
-            _ if touches(examined, span) => self.found.push((span, name)),
+            Some((last, same)) if *same == doing && last.end == span.start => last.end = span.end,
+            _ if touches(examined, span) => self.found.push((span, doing)),
             _ => {}
         }
     }

@@ -1,6 +1,9 @@
 //! Correlates the rows of a profile: the launch of each kernel, the ranges around that launch, and the
 //! operator call with its arguments, layer, direction and step; also the timeline of each GPU.
 
+use std::sync::Arc;
+
+use crate::host::Classes;
 use crate::profile::{ApiClass, CallId, KernelId, Profile, RangeId, RangeKind, Span, Strings};
 
 pub(crate) mod args;
@@ -78,6 +81,8 @@ pub struct Hints {
     pub searches: Vec<Span>,
     /// Operators and layers of kernels in graph replays.
     pub replay_names: Option<ReplayNames>,
+    /// What functions of the host do.
+    pub classes: Arc<Classes>,
 }
 
 /// Correlates all rows of a profile as [`correlate`] does, with knowledge from elsewhere.
@@ -85,6 +90,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
     let Hints {
         searches,
         replay_names,
+        classes,
     } = hints;
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
@@ -174,7 +180,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
     if let Some(names) = &replay_names {
         names.place(&mut settings, &mut layers, &mut labels);
     }
-    let host = HostTime::of(&profile, &times.timeline, &times.loads);
+    let host = HostTime::of(&profile, &times.timeline, &times.loads, classes);
     let process_steps = steps.by_process;
     let step_origin = steps.origin;
     let steps = steps::on_the_gpu(steps.steps, &profile, &links);

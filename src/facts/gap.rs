@@ -12,7 +12,7 @@ use crate::correlate::{
     DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId, function_in,
 };
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, KernelId, RangeKind, StrId};
+use crate::profile::{CallId, ClassId, KernelId, RangeKind, StrId};
 
 mod first_shapes;
 mod host_activity;
@@ -57,8 +57,9 @@ pub(super) struct GapGroup {
     beside_model_ns: f64,
     /// The part inside first calls of operators with their arguments, which later calls do not take.
     first_calls_ns: f64,
-    /// What the launching threads did.
+    /// What the launching threads did, and the part of that time that recording cannot explain.
     host: HostParts,
+    host_reliable_share: f64,
 }
 
 /// A group in its table.
@@ -96,6 +97,8 @@ struct Lengths {
     around: FxHashMap<StrId, i64>,
     outer: FxHashMap<StrId, i64>,
     host: HostParts,
+    /// Time that recording cannot explain of the gaps in `host`.
+    host_reliable: i64,
 }
 
 impl Lengths {
@@ -105,6 +108,7 @@ impl Lengths {
 
     fn append(&mut self, other: Lengths) {
         self.host.add(&other.host);
+        self.host_reliable += other.host_reliable;
         self.gaps.extend(other.gaps);
         if other.longest > self.longest {
             (self.longest, self.longest_before) = (other.longest, other.longest_before);
@@ -158,6 +162,8 @@ struct Blamed {
     /// number itself.
     asked_by: Option<StrId>,
     loader: Option<Loader>,
+    /// What the functions did that took half of the time or more.
+    class: Option<ClassId>,
 }
 
 /// Operators that read one number, for the program or for another operator.
@@ -185,7 +191,9 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
             let host = run.host.gaps.get(&(row, at));
             let around = gap.call.and_then(|id| ops.get(&id));
             let activity = elsewhere.get(&(row, at)).copied().unwrap_or_default();
+            let class = host.and_then(|parts| host_time::main_class(&run.host, parts));
             let blamed = Blamed {
+                class: class.map(|(class, _)| class),
                 op: around.map(|ops| ops.inner).or(activity.op),
                 asked_by: around.filter(|ops| ops.reads).map(|ops| ops.outer),
                 loader: (gap.cause == GapCause::DataLoading).then(|| loaders.kind(run, gap)),
@@ -208,6 +216,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
             }
             if let Some(parts) = host {
                 lengths.host.add(parts);
+                lengths.host_reliable += gap.reliable_ns;
             }
             let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
             *lengths
@@ -290,6 +299,7 @@ fn group(
         in_one_step,
         beside_model_ns: lengths.beside_model as f64,
         first_calls_ns: lengths.first_calls as f64,
+        host_reliable_share: lengths.host_reliable as f64 / lengths.host.ns.max(1) as f64,
         host: lengths.host,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
@@ -333,6 +343,7 @@ fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
     for (at, (blamed, lengths)) in order.into_iter().enumerate() {
         let rest = Blamed {
             loader: blamed.loader,
+            class: blamed.class,
             ..Blamed::default()
         };
         let into = if at < MOST_OPS { blamed } else { rest };

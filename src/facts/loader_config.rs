@@ -1,4 +1,5 @@
-//! Facts of how the program's DataLoaders are configured, where `pyprof-advise run` recorded it.
+//! Facts of how the program's DataLoaders are configured, where `pyprof-advise run` recorded it, and of what
+//! their workers do.
 //!
 //! A program may use several loaders, and the trace does not tell which of them made a batch: a setting is
 //! known where all of them agree on it.
@@ -15,6 +16,44 @@ fn agreed<T: PartialEq>(t: &FactTable<'_>, setting: fn(&LoaderConfig) -> T) -> O
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.worker_class",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "What the functions do in which worker processes of DataLoaders spent most of their time, by a profile of py-spy (`--host`): `decoding or augmenting`, ... (docs/host.md)",
+        |t| {
+            let told = &t.costed.run.profile.host.told;
+            let class = told.worker_class.as_ref();
+            Answer::or_silent(class.map(|(class, _)| class.as_str()), Answer::word)
+        }
+    ),
+    fact!(
+        "run.worker_class_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the time of the workers in these functions, over the whole run of py-spy",
+        |t| {
+            let told = &t.costed.run.profile.host.told;
+            let class = told.worker_class.as_ref();
+            Answer::or_silent(class.map(|(_, share)| *share), Answer::double)
+        }
+    ),
+    fact!(
+        "run.worker_function",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The function of the program in which the workers spent most of that time: `decode (data/images.py:12)`",
+        |t| {
+            let told = &t.costed.run.profile.host.told;
+            Answer::or_silent(told.worker_function.as_deref(), Answer::word)
+        }
+    ),
     fact!(
         "run.loader_workers",
         Int,

@@ -1,6 +1,7 @@
 //! Facts that tell what kind of program ran: a serving engine, a PyTorch that is too old for a compiler,
 //! and the part of the program whose launches come late.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
@@ -8,7 +9,7 @@ use rayon::prelude::*;
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
-use crate::correlate::{GapCause, Run, ScopeId};
+use crate::correlate::{GapCause, Run, ScopeId, function_in};
 use crate::cost::{Costed, DecodedName};
 use crate::profile::{RangeKind, StrId};
 
@@ -154,6 +155,18 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
     most.map(|(name, ns)| (name, ns as f64 / all.max(1) as f64))
 }
 
+/// The function that ran in most of the idle time before late launches, and its share. What runs outside of all
+/// functions has no name that helps.
+fn late_function(run: &Run) -> Option<(String, f64)> {
+    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
+    let late = gaps.filter(|gap| gap.cause == GapCause::HostLate);
+    let all: i64 = late.map(|gap| gap.reliable_ns.max(0)).sum();
+    let (name, ns) = (run.host.late.iter()).max_by_key(|(name, ns)| (**ns, Reverse(**name)))?;
+    let function = function_in(run.profile.text(*name))?;
+    let share = *ns as f64 / all.max(1) as f64;
+    (share >= MOST && !function.starts_with("<module>")).then_some((function, share))
+}
+
 /// Whether a range's name is one that its author chose for a part of the program: not a step, an
 /// operator, or a marker of PyProf.
 fn names_a_part(text: &str) -> bool {
@@ -172,6 +185,39 @@ fn names_a_part(text: &str) -> bool {
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
+    fact!(
+        "run.import_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Time of all imports, by a file of `python -X importtime` (`--host`); silent without one",
+        |t| Answer::or_silent(t.costed.run.profile.host.told.import_ns, Answer::double)
+    ),
+    fact!(
+        "run.slowest_import",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The module that took longest to import, without those that it imports",
+        |t| {
+            let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
+            Answer::or_silent(slowest.map(|(name, _)| name.as_str()), Answer::word)
+        }
+    ),
+    fact!(
+        "run.slowest_import_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Time of that module",
+        |t| {
+            let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
+            Answer::or_silent(slowest.map(|(_, ns)| *ns), Answer::double)
+        }
+    ),
     fact!(
         "run.serving_engine",
         Str,
@@ -285,6 +331,29 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
                 .late
                 .map(|(name, _)| t.costed.run.profile.text(name)),
             Answer::word
+        )
+    ),
+    fact!(
+        "run.late_function",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The function of the program that ran, outside of all operators, in half or more of the idle time before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were recorded",
+        |t| Answer::or_silent(late_function(&t.costed.run), |(name, _)| Answer::word(
+            &name
+        ))
+    ),
+    fact!(
+        "run.late_function_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Its share of that idle time",
+        |t| Answer::or_silent(
+            late_function(&t.costed.run).map(|(_, share)| share),
+            Answer::double
         )
     ),
     fact!(

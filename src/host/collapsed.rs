@@ -1,7 +1,7 @@
 //! Collapsed stacks, one per line with its weight: py-spy's `--format raw`, and what
 //! `torch.profiler.profile.export_stacks` writes.
 
-use super::model::{HostLine, HostProfile};
+use super::model::{HostLine, HostProfile, MAX_LINES, WorkerStack};
 
 /// Lines looked at to recognize a file.
 const LOOKED_AT: usize = 20;
@@ -23,12 +23,22 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
     } else {
         ("torch.profiler stacks", 1e3)
     };
+    let workers = rows.clone().filter_map(|row| {
+        let (stack, weight) = row.trim_end().rsplit_once(' ')?;
+        let frames = stack.rsplit(';').filter_map(|text| frame(text.trim()));
+        let ns = weight.parse::<u64>().ok()? as f64 * unit_ns;
+        WorkerStack::of(frames.map(|(_, frame)| frame), ns)
+    });
+    let workers = workers.take(MAX_LINES).collect();
     let lines = std::iter::from_fn(|| rows.next()).filter_map(Stack::of);
     let lines = lines.map(|stack| HostLine {
         self_ns: stack.weight * unit_ns,
         ..stack.leaf
     });
-    Some(HostProfile::of(profiler, lines))
+    Some(HostProfile {
+        workers,
+        ..HostProfile::of(profiler, lines)
+    })
 }
 
 /// A line of the file.

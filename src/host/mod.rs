@@ -20,8 +20,11 @@ mod scalene;
 mod speedscope;
 mod tables;
 
-pub use classes::class_of;
-pub use model::{CodePlace, HostLine, HostProfile, HostSample, MemorySample, TimedSamples};
+pub use classes::{Classes, schema as classes_schema};
+pub use model::{
+    CodePlace, HostLine, HostProfile, HostSample, IMPORT_TIME, MemorySample, TimedSamples,
+    WorkerStack,
+};
 
 /// What a file must be.
 const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a file of py-spy, a \

@@ -11,6 +11,9 @@ pub(super) const MAX_LINES: usize = 10_000;
 /// Most samples with a time that are read.
 pub(super) const MOST_SAMPLES: usize = 2_000_000;
 
+/// How profiles of `python -X importtime` are named.
+pub const IMPORT_TIME: &str = "importtime";
+
 /// A name, shortened: many functions may share a very long one.
 pub(super) fn name(text: &str) -> String {
     text.trim().chars().take(MAX_NAME).collect()
@@ -37,6 +40,36 @@ pub struct HostProfile {
     pub since_start: Option<TimedSamples>,
     /// Resident memory of the process over time, in time order; mostly empty.
     pub memory: Vec<MemorySample>,
+    /// What worker processes of a DataLoader did; mostly empty.
+    pub workers: Vec<WorkerStack>,
+}
+
+/// Time of worker processes of a DataLoader in one stack.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WorkerStack {
+    /// The functions, from the innermost one to that of PyTorch that every worker runs.
+    pub frames: Vec<HostLine>,
+    /// The time, in ns.
+    pub ns: f64,
+}
+
+impl WorkerStack {
+    /// `_worker_loop` in torch/utils/data/_utils/worker.py.
+    const LOOP: &str = "torch/utils/data/_utils/worker.py";
+
+    /// The part of a stack, given from the inside, that a worker runs; `None` outside of workers.
+    pub(super) fn of(frames: impl Iterator<Item = HostLine>, ns: f64) -> Option<WorkerStack> {
+        let mut inside = Vec::new();
+        for frame in frames {
+            let is_loop = frame.file.replace('\\', "/").ends_with(Self::LOOP);
+            inside.push(frame);
+            if is_loop {
+                let frames = inside;
+                return Some(WorkerStack { frames, ns });
+            }
+        }
+        None
+    }
 }
 
 /// Time of a function, or of a line of it.

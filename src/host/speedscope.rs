@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::model::{HostLine, HostProfile};
+use super::model::{HostLine, HostProfile, MAX_LINES, WorkerStack};
 
 /// How the file names its format.
 const SCHEMA: &str = "speedscope.app/file-format-schema.json";
@@ -33,6 +33,17 @@ struct Frame {
     line: Option<u32>,
 }
 
+impl Frame {
+    fn line(&self) -> HostLine {
+        HostLine {
+            file: self.file.clone().unwrap_or_default(),
+            line: self.line.unwrap_or_default(),
+            function: self.name.clone(),
+            ..HostLine::default()
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Profile {
     #[serde(default)]
@@ -57,6 +68,7 @@ struct Event {
 pub(super) fn read(text: &str) -> Option<HostProfile> {
     let file: File = serde_json::from_str(text).ok()?;
     file.schema.contains(SCHEMA).then_some(())?;
+    let mut workers = Vec::new();
     let mut own = vec![(0_u64, 0.0_f64); file.shared.frames.len()];
     for profile in &file.profiles {
         let ns = match profile.unit.as_str() {
@@ -76,6 +88,13 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
         for (stack, weight) in profile.samples.iter().zip(&profile.weights) {
             if let Some(leaf) = stack.last() {
                 add(*leaf, *weight);
+            }
+            let frames = stack
+                .iter()
+                .rev()
+                .filter_map(|at| file.shared.frames.get(*at));
+            if workers.len() < MAX_LINES && weight.is_finite() && *weight >= 0.0 {
+                workers.extend(WorkerStack::of(frames.map(Frame::line), *weight * ns));
             }
         }
         let mut open: Vec<usize> = Vec::new();
@@ -99,12 +118,11 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
     let frames = file.shared.frames.into_iter().zip(own);
     let lines = frames.filter(|(_, (_, ns))| *ns > 0.0);
     let lines = lines.map(|(frame, (_, self_ns))| HostLine {
-        file: frame.file.unwrap_or_default(),
-        line: frame.line.unwrap_or_default(),
-        function: frame.name,
-        calls: 0,
         self_ns,
-        ..HostLine::default()
+        ..frame.line()
     });
-    Some(HostProfile::of(profiler, lines))
+    Some(HostProfile {
+        workers,
+        ..HostProfile::of(profiler, lines)
+    })
 }

@@ -1,7 +1,7 @@
 //! Tables of text: Lightning's `SimpleProfiler`, `python -X importtime`, and
 //! `torch.profiler.profile.key_averages().table()`.
 
-use super::model::{HostLine, HostProfile};
+use super::model::{HostLine, HostProfile, IMPORT_TIME};
 
 /// Reads `|  Action  |  Mean duration (s)  |  Num calls  |  Total time (s)  |  Percentage %  |`. Actions
 /// contain each other, so times do not add up.
@@ -51,7 +51,7 @@ pub(super) fn import_time(text: &str) -> Option<HostProfile> {
         })
     });
     let lines: Vec<HostLine> = lines.collect();
-    (!lines.is_empty()).then(|| HostProfile::of("importtime", lines))
+    (!lines.is_empty()).then(|| HostProfile::of(IMPORT_TIME, lines))
 }
 
 /// Reads the columns `Name`, `Self CPU` and `# of Calls`. Columns are two spaces apart or more.

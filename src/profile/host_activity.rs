@@ -27,6 +27,21 @@ pub struct HostActivity {
     pub timed: Vec<TimedSample>,
     /// By how much its clock may differ from that of this profile, in ns.
     pub timed_error_ns: i64,
+    /// What profiles without a clock tell: names, no times of gaps.
+    pub told: ToldOfHost,
+}
+
+/// What profiles of the host tell that have no clock, or are of other processes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToldOfHost {
+    /// What worker processes of a DataLoader did most of their time, and the share of that.
+    pub worker_class: Option<(String, f64)>,
+    /// The function of the program in which they did so for the longest time.
+    pub worker_function: Option<String>,
+    /// Time of all imports, in ns.
+    pub import_ns: Option<f64>,
+    /// The module that took longest to import, without those that it imports, and its time in ns.
+    pub slowest_import: Option<(String, f64)>,
 }
 
 impl HostActivity {
@@ -69,6 +84,10 @@ pub struct CpuSample {
     pub module: Option<StrId>,
 }
 
+/// What a function does: a row of the classes of functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClassId(pub u16);
+
 /// One sample of a thread by a profiler of the host, which has written a file of its own.
 #[derive(Debug, Clone, Copy)]
 pub struct TimedSample {
@@ -78,6 +97,8 @@ pub struct TimedSample {
     pub time: i64,
     /// The time before it that it stands for, in ns, up to the sample before.
     pub weight_ns: i64,
+    /// What it did, where that is known.
+    pub class: Option<ClassId>,
     /// The function or line: `load (data/images.py:12)`.
     pub place: StrId,
 }

@@ -9,7 +9,7 @@ use crate::base::units::{bytes, counted, ns, percent};
 use crate::correlate::{
     GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, Run, SampledFunction, function_in,
 };
-use crate::profile::{OsCallClass, Profile, StrId};
+use crate::profile::{ClassId, OsCallClass, StrId};
 
 /// Most rows listed, with the one for all others.
 const MAX_ROWS: usize = 6;
@@ -248,16 +248,16 @@ fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let has_samples = HostTime::has_enough_samples(parts);
     let rest = parts.sum(|part| match part {
         HostPart::Rest => true,
-        HostPart::Sampled(_) => !has_samples,
+        HostPart::Sampled { .. } => !has_samples,
         _ => false,
     });
     let mut rows = sampled(run, parts);
     let sampled_ns: i64 = rows.iter().map(|row| row.ns).sum();
     let mut sorted: Vec<(&HostPart, &PartSum)> = parts.parts.iter().collect();
     sorted.sort_by_key(|(part, sum)| (std::cmp::Reverse(sum.ns), **part));
-    sorted.retain(|(part, _)| has_samples || !matches!(part, HostPart::Sampled(_)));
+    sorted.retain(|(part, _)| has_samples || !matches!(part, HostPart::Sampled { .. }));
     for (at, (part, sum)) in sorted.into_iter().enumerate() {
-        if let Some(row) = describe(&run.profile, part, *sum) {
+        if let Some(row) = describe(run, part, *sum) {
             let row = match at < MOST_PARTS {
                 true => row,
                 false => HostRow::new(OTHERS, HostEvidence::Calls, *sum),
@@ -283,7 +283,12 @@ fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
 }
 
 /// What a part is in words; `None` for what is left.
-fn describe(profile: &Profile, part: &HostPart, sum: PartSum) -> Option<HostRow> {
+fn describe(run: &Run, part: &HostPart, sum: PartSum) -> Option<HostRow> {
+    let profile = &run.profile;
+    let activity = |class: Option<ClassId>, other: &str| match class {
+        Some(class) => capitalized(&label(run.host.classes.name(class))),
+        None => other.to_owned(),
+    };
     let name = |id: Option<StrId>| id.map_or_else(String::new, |id| label(profile.text(id)));
     let calls = HostEvidence::Calls;
     Some(match *part {
@@ -306,8 +311,8 @@ fn describe(profile: &Profile, part: &HostPart, sum: PartSum) -> Option<HostRow>
             name: name(Some(call)),
             ..HostRow::new(CUDA_CALL, calls, sum)
         },
-        HostPart::Function(function) => {
-            let text = profile.text(function);
+        HostPart::Function { name, class } => {
+            let text = profile.text(name);
             if text.starts_with(GARBAGE_COLLECTION) {
                 let collecting = "Collecting Python's garbage";
                 return Some(HostRow::new(collecting, HostEvidence::Functions, sum));
@@ -315,16 +320,24 @@ fn describe(profile: &Profile, part: &HostPart, sum: PartSum) -> Option<HostRow>
             let function = function_in(text).unwrap_or_else(|| text.to_owned());
             HostRow {
                 name: label(&function),
-                ..HostRow::new("Python function", HostEvidence::Functions, sum)
+                activity: activity(class, "Python function"),
+                ..HostRow::new("", HostEvidence::Functions, sum)
             }
         }
-        HostPart::Sampled(place) => HostRow {
+        HostPart::Sampled { place, class } => HostRow {
+            activity: activity(class, "Python function or line"),
             name: name(Some(place)),
             samples: sum.count,
-            ..HostRow::new("Python function or line", HostEvidence::Samples, sum)
+            ..HostRow::new("", HostEvidence::Samples, sum)
         },
         HostPart::Rest | HostPart::Launched => return None,
     })
+}
+
+fn capitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + rest.as_str()
 }
 
 /// The functions of samples; none where there are too few.
@@ -346,9 +359,13 @@ fn sampled(run: &Run, parts: &HostParts) -> Vec<HostRow> {
             ..PartSum::default()
         };
         HostRow {
+            activity: match run.host.class_of_samples.get(&(*function, *module)) {
+                Some(class) => capitalized(&label(run.host.classes.name(*class))),
+                None => "Computing".to_owned(),
+            },
             name: label(&name),
             samples: *count,
-            ..HostRow::new("Computing", HostEvidence::Samples, sum)
+            ..HostRow::new("", HostEvidence::Samples, sum)
         }
     };
     let mut sorted: Vec<(&SampledFunction, &u64)> = parts.samples.iter().collect();

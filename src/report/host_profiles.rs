@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::build::label;
 use crate::base::units::{bytes, counted};
 use crate::correlate::{Alignment, Run, name_of};
-use crate::host::{HostLine, HostProfile, MemorySample, class_of};
+use crate::host::{Classes, HostLine, HostProfile, MemorySample};
 use crate::profile::Span;
 
 /// Most lines listed of each profile.
@@ -71,6 +71,7 @@ impl HostProfileReport {
         profile: &HostProfile,
         alignment: Alignment,
         run: Option<&Run>,
+        classes: &Classes,
     ) -> HostProfileReport {
         let measured = |line: &&HostLine| line.self_ns > 0.0 || line.grown_bytes > 0.0;
         let lines = profile.lines.iter().filter(measured);
@@ -78,7 +79,10 @@ impl HostProfileReport {
         HostProfileReport {
             file: label(file),
             profiler: profile.profiler.to_owned(),
-            lines: lines.take(MAX_LINES).map(line).collect(),
+            lines: lines
+                .take(MAX_LINES)
+                .map(|row| line(row, classes))
+                .collect(),
             alignment,
             note: note(profile, alignment, run),
             memory: memory(&profile.memory, run.filter(|_| is_aligned)),
@@ -86,10 +90,10 @@ impl HostProfileReport {
     }
 }
 
-fn line(line: &HostLine) -> HostLineReport {
+fn line(line: &HostLine, classes: &Classes) -> HostLineReport {
     HostLineReport {
         place: label(&name_of(line)),
-        kind: class_of(line).unwrap_or_default().to_owned(),
+        kind: label(classes.of_line(line).unwrap_or_default()),
         ns: line.self_ns,
         calls: line.calls,
         grown_bytes: line.grown_bytes,

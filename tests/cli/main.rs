@@ -17,6 +17,7 @@ mod exit_gates;
 #[cfg(unix)]
 mod github_action;
 mod guide;
+mod host_faults;
 mod host_profiles;
 mod joined_windows;
 mod limits;

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use pyprof_advise::cost::user;
-use pyprof_advise::{gpu, judge};
+use pyprof_advise::{gpu, host, judge};
 use serde_json::Value;
 
 /// The kind of a file, and the function that generates its schema.
 type Kind = (&'static str, fn() -> String);
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     ("rule", judge::keys::schema),
     ("cost", user::schema),
     ("gpu", gpu::keys::schema),
+    ("classes", host::classes_schema),
 ];
 
 fn root() -> &'static Path {

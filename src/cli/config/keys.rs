@@ -49,6 +49,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "ignore": TEXTS,
     /// TOML files with FLOPs and bytes of your own operators
     "costs": TEXTS,
+    /// TOML files that say what functions of your own or of other libraries do on the host
+    "classes": TEXTS,
     /// findings shown in full; the rest is folded
     "top": Shape::Whole(0, MAX_TOP),
     /// output format; without it the ending of `output` decides, else it is `text` on a terminal

@@ -43,6 +43,7 @@ impl<'a> Reader<'a> {
             select: self.root.get_texts("select"),
             ignore: self.root.get_texts("ignore"),
             costs: self.paths("costs"),
+            classes: self.paths("classes"),
             top: self.root.get_whole("top"),
             format: (self.root.get_str("format")).and_then(|name| OutputFormat::named(name.value)),
             template: self.path("template"),

@@ -54,12 +54,18 @@ fn host(times: &[i64]) -> HostProfile {
 fn samples_in_the_recorded_time_are_placed_on_the_main_thread() {
     let mut profile = profile();
     let host = host(&[-5, 8, 100, 110, 499, 501, 9_000]);
-    assert_eq!(add_host_samples(&mut profile, &host), Alignment::Aligned);
+    assert_eq!(
+        add_host_samples(&mut profile, &host, &Classes::default()),
+        Alignment::Aligned
+    );
     let times: Vec<i64> = profile.host.timed.iter().map(|s| s.time / MS).collect();
     assert_eq!(times, [100, 110, 499]);
     let name = profile.text(profile.host.timed.first().unwrap().place);
     assert_eq!(name, "load (train/data.py:12)");
-    assert_eq!(add_host_samples(&mut profile, &host), Alignment::NotNeeded);
+    assert_eq!(
+        add_host_samples(&mut profile, &host, &Classes::default()),
+        Alignment::NotNeeded
+    );
     assert_eq!(profile.host.timed.len(), 3);
 }
 
@@ -70,7 +76,7 @@ fn samples_that_cannot_be_placed_are_not_used() {
     let place = |change: Change, host: &HostProfile| {
         let mut profile = profile();
         change(&mut profile);
-        let alignment = add_host_samples(&mut profile, host);
+        let alignment = add_host_samples(&mut profile, host, &Classes::default());
         assert!(profile.host.timed.is_empty(), "{alignment:?}");
         alignment
     };
@@ -118,16 +124,16 @@ fn memory_is_aligned_if_it_was_measured_at_the_same_time() {
     };
     let mut profile = profile();
     assert_eq!(
-        add_host_samples(&mut profile, &memory(300)),
+        add_host_samples(&mut profile, &memory(300), &Classes::default()),
         Alignment::Aligned
     );
     assert_eq!(
-        add_host_samples(&mut profile, &memory(900)),
+        add_host_samples(&mut profile, &memory(900), &Classes::default()),
         Alignment::OtherTime
     );
     profile.unix_zero_ns = None;
     assert_eq!(
-        add_host_samples(&mut profile, &memory(300)),
+        add_host_samples(&mut profile, &memory(300), &Classes::default()),
         Alignment::NoClock
     );
 }

@@ -72,7 +72,7 @@ fn divided(profile: &Profile) -> Vec<(String, i64)> {
         span: span(0, 1000),
         launched: 900,
     };
-    let parts = divide(profile, &[pause]).remove(0);
+    let parts = divide(profile, &[pause], &Classes::default()).remove(0);
     assert_eq!(parts.sum(|_| true).ns, 1000);
     let text = |id: StrId| profile.text(id).to_owned();
     let name = |part: &HostPart| match part {
@@ -85,9 +85,9 @@ fn divided(profile: &Profile) -> Vec<(String, i64)> {
             )
         }
         HostPart::OffCpu => "off".into(),
-        HostPart::CudaCall(name) | HostPart::Function(name) | HostPart::Sampled(name) => {
-            text(*name)
-        }
+        HostPart::CudaCall(name)
+        | HostPart::Function { name, .. }
+        | HostPart::Sampled { place: name, .. } => text(*name),
         HostPart::Rest => "rest".into(),
         HostPart::Launched => "launched".into(),
     };
@@ -172,7 +172,7 @@ fn samples_count_only_outside_calls() {
         span: span(0, 1000),
         launched: 900,
     };
-    let parts = divide(&profile, &[pause]).remove(0);
+    let parts = divide(&profile, &[pause], &Classes::default()).remove(0);
     assert_eq!(parts.sampled(), 3);
 }
 
@@ -229,7 +229,7 @@ fn whole_capture(run: &Run) -> HostParts {
         now = now.max(span.end);
     }
     let mut all = HostParts::default();
-    for parts in divide(profile, &pauses) {
+    for parts in divide(profile, &pauses, &Classes::default()) {
         all.add(&parts);
     }
     all
@@ -323,6 +323,7 @@ fn sampled(profile: &mut Profile, times: impl IntoIterator<Item = i64>, name: &s
         .host
         .timed
         .extend(times.into_iter().map(|time| TimedSample {
+            class: None,
             thread: THREAD,
             time,
             weight_ns: 40,
@@ -358,8 +359,8 @@ fn samples_of_a_host_profiler_estimate_what_is_left() {
         span: span(0, 1000),
         launched: 900,
     };
-    let parts = divide(&profile, &[pause]).remove(0);
-    let samples = parts.sum(|part| matches!(part, HostPart::Sampled(_)));
+    let parts = divide(&profile, &[pause], &Classes::default()).remove(0);
+    let samples = parts.sum(|part| matches!(part, HostPart::Sampled { .. }));
     assert_eq!((samples.count, samples.ns), (5, 150));
     assert!(!HostTime::has_enough_samples(&parts));
     // The clock may be off by a fifth of the gap or more.

@@ -1,9 +1,11 @@
 //! What the launching thread did in the gaps of a group, where the profile says.
 
+use std::collections::BTreeMap;
+
 use super::super::{Answer, Entry, fact};
 use super::{GapScope, Gaps};
 use crate::correlate::{HostPart, HostParts, HostTime, PartSum};
-use crate::profile::OsCallClass;
+use crate::profile::{ClassId, OsCallClass};
 
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
     Some(&g.group.host).filter(|parts| parts.gaps > 0)
@@ -29,17 +31,15 @@ fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
     let parts = parts(g)?;
     let whole = parts.waiting_ns().max(1) as f64;
     let functions = parts.parts.iter().filter_map(|(part, sum)| match part {
-        HostPart::Function(name) => Some((sum.ns, std::cmp::Reverse(*name))),
+        HostPart::Function { name, .. } => Some((sum.ns, std::cmp::Reverse(*name))),
         _ => None,
     });
     if let Some((ns, std::cmp::Reverse(name))) = functions.max() {
-        let text = run.profile.text(name);
-        let name = crate::correlate::function_in(text).unwrap_or_else(|| text.to_owned());
-        return Some((name, ns as f64 / whole));
+        return Some((name_of(run.profile.text(name)), ns as f64 / whole));
     }
     if HostTime::has_enough_samples(parts) {
         let sampled = parts.parts.iter().filter_map(|(part, sum)| match part {
-            HostPart::Sampled(place) => Some((sum.ns, std::cmp::Reverse(*place))),
+            HostPart::Sampled { place, .. } => Some((sum.ns, std::cmp::Reverse(*place))),
             _ => None,
         });
         let (ns, std::cmp::Reverse(place)) = sampled.max()?;
@@ -51,6 +51,44 @@ fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
         named.max_by_key(|(name, count)| (**count, std::cmp::Reverse(**name)))?;
     let share = sampled * (*count as f64 / parts.sampled() as f64) / whole;
     Some((run.profile.text(function.0?).to_owned(), share))
+}
+
+/// The class of functions in which the thread spent half of the waiting time or more, and that time in ns.
+pub(super) fn main_class(host: &HostTime, parts: &HostParts) -> Option<(ClassId, f64)> {
+    let mut classes: BTreeMap<ClassId, f64> = BTreeMap::new();
+    for ((class, _), ns) in parts.of_classes(host) {
+        *classes.entry(class).or_default() += ns;
+    }
+    let most = classes.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    most.filter(|(_, ns)| *ns >= 0.5 * parts.waiting_ns() as f64)
+}
+
+/// The class of a group, and the idle time in it that recording cannot explain.
+fn class(g: &GapScope<'_>) -> Option<(ClassId, f64)> {
+    let (class, ns) = main_class(&g.table.costed.run.host, parts(g)?)?;
+    Some((class, ns * g.group.host_reliable_share))
+}
+
+/// The function in which most of the time of the main class was spent.
+fn class_function(g: &GapScope<'_>) -> Option<String> {
+    let run = &g.table.costed.run;
+    let (main, _) = class(g)?;
+    let times = parts(g)?.of_classes(&run.host).into_iter();
+    let named = times.filter_map(|((class, name), ns)| Some((name?, ns)).filter(|_| class == main));
+    let longest = named.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+    longest.map(|(name, _)| name_of(run.profile.text(name)))
+}
+
+/// A Python function as `name (folder/file.py:line)`; other names as they are.
+fn name_of(text: &str) -> String {
+    crate::correlate::function_in(text).unwrap_or_else(|| text.to_owned())
+}
+
+/// Whether functions of the host were recorded or sampled at all.
+fn has_functions(g: &GapScope<'_>) -> bool {
+    let run = &g.table.costed.run;
+    let host = &run.profile.host;
+    run.host.has_functions || !host.samples.is_empty() || !host.timed.is_empty()
 }
 
 pub(super) const ENTRIES: &[Entry<Gaps>] = &[
@@ -65,6 +103,45 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
             parts(g).map(|parts| parts.waiting_ns() as f64),
             Answer::double
         )
+    ),
+    fact!(
+        "gap.class",
+        Str,
+        "",
+        &[],
+        HOST_FUNCTIONS,
+        "What the functions do that took half of that time or more: `logging`, `saving a checkpoint`, ... (docs/host.md); silent where no class did",
+        |g| match has_functions(g) {
+            true => {
+                let name = class(g).map(|(class, _)| g.table.costed.run.host.classes.name(class));
+                Answer::or_silent(name, Answer::word)
+            }
+            false => Answer::Absent,
+        }
+    ),
+    fact!(
+        "gap.class_ns",
+        Double,
+        "ns",
+        &[],
+        HOST_FUNCTIONS,
+        "Part of `gap.time_ns` in functions of that class; an estimate if they were sampled",
+        |g| match has_functions(g) {
+            true => Answer::or_silent(class(g).map(|(_, ns)| ns), Answer::double),
+            false => Answer::Absent,
+        }
+    ),
+    fact!(
+        "gap.class_function",
+        Str,
+        "",
+        &[],
+        HOST_FUNCTIONS,
+        "The function of the program in which most of the time of `gap.class` was spent; silent without one",
+        |g| match has_functions(g) {
+            true => Answer::or_silent(class_function(g), |name| Answer::word(&name)),
+            false => Answer::Absent,
+        }
     ),
     fact!(
         "gap.os_call_ns",
