@@ -485,3 +485,130 @@ fn code_that_is_compiled_in_late_steps_is_found() {
     }
     assert_finds(&trace, "h100", "host/compiling-inside", &[]);
 }
+
+/// Steps of 1 ms: a product of 500 us, and operators inside each other whose kernel takes 400 us.
+fn steps_with(operators: &[&str], kernel: &str) -> Trace {
+    let mut trace = Trace::default();
+    for step in 0..20 {
+        let start = 1_000 + step * 1_000;
+        trace.range(&format!("ProfilerStep#{step}"), start, 990);
+        trace.product(start + 10, start + 60, 500);
+        for (depth, name) in (0..).zip(operators) {
+            let (at, dur) = (start + 100 + depth, 60 - 2 * depth);
+            match name.split_once("::") {
+                Some(("aten" | "fsdp", _)) => trace.op(name, at, dur),
+                _ => trace.range(name, at, dur),
+            }
+        }
+        trace.kernel(kernel, start + 120, start + 560, 400);
+    }
+    trace
+}
+
+#[test]
+fn copies_of_fsdp_are_not_taken_for_those_of_the_program() {
+    let kernel = "void at::native::detail::chunk_cat_cuda_kernel<float, c10::BFloat16>(float**)";
+    let trace = steps_with(&["FSDP::post_backward_reduce", "fsdp::chunk_cat"], kernel);
+    let others = [
+        "memory/concatenation",
+        "memory/tensor-copies",
+        "memory/memory-bound-share",
+        "parallelism/dominant-kernel",
+    ];
+    assert_finds(&trace, "h100", "communication/fsdp-copies", &others);
+}
+
+#[test]
+fn only_optimizers_with_a_fused_form_are_told_to_use_it() {
+    let fix = |optimizer: &str| {
+        let mut trace = Trace::default();
+        for step in 0..20 {
+            let start = 1_000 + step * 1_000;
+            trace.range(&format!("ProfilerStep#{step}"), start, 990);
+            trace.backward(start + 10, start + 60, 500);
+            trace.range(
+                &format!("Optimizer.step#{optimizer}.step"),
+                start + 100,
+                200,
+            );
+            for (nth, op) in (0..).zip(["lerp_", "addcdiv_"]) {
+                let at = start + 110 + 50 * nth;
+                trace.op(&format!("aten::_foreach_{op}"), at, 20);
+                let kernel = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<X>";
+                let call = trace.call("cudaLaunchKernel", at + 5, 4);
+                let grid = json!({"grid": [1024, 1, 1]});
+                trace.kernel_of(call, kernel, 7, start + 560 + 200 * nth, 200, &grid);
+            }
+        }
+        assert_finds(&trace, "h100", "layers/optimizer-foreach", &[]).fix
+    };
+    assert!(fix("AdamW").contains("fused=True"));
+    for name in ["RAdam", "NAdam"] {
+        let fix = fix(name);
+        assert!(fix.contains("no fused form in PyTorch"), "{name}: {fix}");
+    }
+}
+
+#[test]
+fn instance_norms_are_not_told_to_fold_into_convolutions() {
+    let norms = |operators: &[&str], kernel: &str| {
+        let mut trace = steps_with(operators, kernel);
+        for step in 0..20 {
+            let start = 1_000 + step * 1_000;
+            trace.op("aten::cudnn_convolution", start + 80, 15);
+            trace.kernel("sm80_xmma_fprop_implicit_gemm", start + 85, start + 559, 1);
+        }
+        let verdict = trace.verdict("h100");
+        let all = verdict.findings.iter().chain(&verdict.minor);
+        let mut rules = all.map(|finding| finding.rule.as_str());
+        rules.any(|rule| rule == "fusion/conv-norm-inference")
+    };
+    let batch = ["aten::batch_norm", "aten::cudnn_batch_norm"];
+    assert!(norms(&batch, "cudnn::bn_fw_inf_1C11_kernel_NCHW"));
+    let instance = [&["aten::instance_norm"], &batch[..]].concat();
+    assert!(!norms(&instance, "cudnn::bn_fw_tr_1C11_singleread"));
+}
+
+#[test]
+fn repetition_by_counts_is_not_a_broadcast() {
+    let rule = "memory/materialized-broadcast";
+    let copies = ["aten::repeat", "aten::copy_"];
+    let kernel = "void at::native::elementwise_kernel<128, 2, direct_copy_kernel_cuda>";
+    assert_finds(&steps_with(&copies, kernel), "h100", rule, &[]);
+    let counts = steps_with(
+        &["aten::repeat_interleave"],
+        "void compute_cuda_kernel<long>(long const*)",
+    );
+    let verdict = counts.verdict("h100");
+    assert!(!rules_of(&verdict).contains(&rule));
+}
+
+#[test]
+fn attention_on_float64_is_told_to_convert() {
+    let fix = |dtype: &str| {
+        let mut trace = Trace::default();
+        for step in 0..20 {
+            let start = 1_000 + step * 1_000;
+            trace.range(&format!("ProfilerStep#{step}"), start, 990);
+            trace.op("aten::scaled_dot_product_attention", start + 10, 300);
+            trace.op("aten::_scaled_dot_product_attention_math", start + 11, 298);
+            let (q, k) = ([8, 512, 64], [8, 64, 512]);
+            let (p, v) = ([8, 512, 512], [8, 512, 64]);
+            let calls = [
+                ("aten::bmm", json!([q, k]), "gemm_kernel"),
+                ("aten::_softmax", json!([p]), "softmax_warp_forward"),
+                ("aten::bmm", json!([p, v]), "gemm_kernel"),
+            ];
+            for (nth, (op, dims, kernel)) in (0..).zip(calls) {
+                let at = start + 20 + 50 * nth;
+                let types = vec![dtype; dims.as_array().unwrap().len()];
+                let args = json!({"Input Dims": dims, "Input type": types});
+                trace.event("cpu_op", op, at, 30, &args);
+                trace.kernel(kernel, at + 5, start + 60 + 300 * nth, 300);
+            }
+        }
+        assert_finds(&trace, "h100", "layers/attention-math-backend", &[]).fix
+    };
+    assert!(fix("double").contains("float64, which no fused kernel takes"));
+    assert!(fix("float").contains("Forbid the fallback once"));
+}
