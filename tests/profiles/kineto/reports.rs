@@ -245,11 +245,14 @@ fn steps_last_until_the_gpu_has_finished() {
     let alone = ms("exposed_comm_per_step_ns");
     assert!(alone > 0.5 * step && alone < step, "{alone} of {step}");
     let found = report["findings"].as_array().unwrap();
-    let exposed = found.iter().find(|f| f["rule"] == "communication/exposed");
-    let message = exposed.unwrap()["message"].as_str().unwrap();
-    assert!(message.contains("of each step"), "{message}");
-    let verdict = report["verdict"][0].as_str().unwrap();
-    assert!(verdict.contains("of each 19.0 ms step"), "{verdict}");
+    // Hardly anything moves in its collectives: it is waiting that takes the time.
+    assert_eq!(found[0]["rule"], "communication/waiting");
+    let figures = report["figures"].as_array().unwrap();
+    let steps = "3 steps of 19.0 ms on the GPU (the host takes 16.2 ms and runs ahead)";
+    assert!(
+        figures[1].as_str().unwrap().starts_with(steps),
+        "{figures:?}"
+    );
 }
 
 #[test]
