@@ -454,7 +454,9 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a
         needs::GPU_AND_SHAPES if profile.recorded.shapes && has_operators() => {
             return to_collect(needs::GPU, profile, gpu_known);
         }
-        needs::HOST_FUNCTIONS if has_operators() => return needs::HOST_STACKS,
+        needs::HOST_FUNCTIONS if profile.format.id == crate::read::KINETO_JSON.id => {
+            return needs::HOST_STACKS;
+        }
         needs::GPU | needs::GPU_AND_LAUNCH if gpu_known || named() => return needs::GPU_SPEC,
         _ => {}
     }
