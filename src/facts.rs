@@ -23,6 +23,7 @@ mod first_fp64;
 mod framework_signs;
 mod gap;
 mod gpu;
+mod graphs;
 mod growing_cats;
 mod host;
 mod kernel;

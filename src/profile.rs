@@ -123,6 +123,8 @@ handle! {
     RangeId,
     /// A row of [`Profile::configs`].
     ConfigId,
+    /// A row of [`Profile::captures`].
+    CaptureId,
 }
 
 /// Every distinct string of a profile, once.
@@ -245,6 +247,18 @@ pub struct Kernel {
     pub config: ConfigId,
     /// Whether it ran as a node of a CUDA graph, as far as the file says.
     pub in_graph: bool,
+    /// The capture of that node, if it is recorded.
+    pub captured: Option<CaptureId>,
+}
+
+/// The moment in which the program captured a kernel into a CUDA graph. The host ranges around it describe the
+/// kernel in every replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capture {
+    /// When it happened.
+    pub time: i64,
+    /// The host thread that captured it.
+    pub thread: ThreadId,
 }
 
 /// The launch configuration of a kernel. Interned: few distinct ones exist.
@@ -718,6 +732,8 @@ pub struct Profile {
     pub sets: Vec<MemorySet>,
     /// CUDA graphs that were recorded as a whole.
     pub graphs: Vec<GraphTrace>,
+    /// The captures of kernels that CUDA graphs replay.
+    pub captures: Vec<Capture>,
     /// Synchronisations.
     pub syncs: Vec<Synchronization>,
     /// Time spent by the profiler.
@@ -767,6 +783,7 @@ impl Profile {
             copies: Vec::new(),
             sets: Vec::new(),
             graphs: Vec::new(),
+            captures: Vec::new(),
             syncs: Vec::new(),
             overheads: Vec::new(),
             events: Vec::new(),

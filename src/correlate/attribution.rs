@@ -15,7 +15,7 @@ use super::scope_builder::ScopeBuilder;
 use super::scope_query::{self, LaunchPoint, LayerName, OpCallDraft, Placement, ScopeQuery};
 use super::scope_tree::ScopeTree;
 use super::steps::Steps;
-use crate::profile::{ApiClass, CallId, Kernel, KernelId, Profile, StrId};
+use crate::profile::{ApiClass, CallId, CaptureId, Kernel, KernelId, Profile, StrId};
 
 /// The origin of every kernel.
 pub(crate) struct KernelOrigins {
@@ -23,6 +23,8 @@ pub(crate) struct KernelOrigins {
     /// Context (layer, direction, source line) of kernels without an operator.
     pub settings: FxHashMap<KernelId, Placement<LayerId>>,
     pub scopes: Vec<Scope>,
+    /// Per capture: innermost scope.
+    pub capture_scopes: Vec<Option<ScopeId>>,
     pub op_calls: Vec<OpCall>,
     /// Per call: the innermost user source line.
     pub lines: Vec<Option<StrId>>,
@@ -50,6 +52,7 @@ impl KernelOrigins {
             profile,
             steps,
             scope_of_call: &swept.scope_of_call,
+            scope_of_capture: &swept.scope_of_capture,
             around,
         };
         let mut found = OriginsSoFar {
@@ -76,6 +79,7 @@ impl KernelOrigins {
             lines: calls.lines,
             layers: calls.layers,
             scopes,
+            capture_scopes: swept.scope_of_capture,
         }
     }
 }
@@ -95,6 +99,8 @@ struct KernelOrigin<'p> {
 /// The operator of a kernel.
 enum FoundOperator<'p> {
     Call(OpCallDraft<'p>),
+    /// The operator that was captured into the CUDA graph that a replay runs.
+    Captured(OpCallDraft<'p>, CaptureId),
     /// The operator of the previous kernel, which was launched in the same scope.
     AsBefore,
     /// No range around the launch names an operator.
@@ -110,6 +116,8 @@ struct LaunchContext<'t, 'p> {
     steps: &'t Steps,
     /// Innermost scope of each launching call.
     scope_of_call: &'t [Option<ScopeId>],
+    /// Innermost scope of each capture.
+    scope_of_capture: &'t [Option<ScopeId>],
     around: ScopeQuery<'t, 'p>,
 }
 
@@ -127,7 +135,9 @@ impl<'p> LaunchContext<'_, 'p> {
                 before = match origin.operator {
                     FoundOperator::Call(_) => origin.link.scope,
                     FoundOperator::AsBefore => before,
-                    FoundOperator::Unnamed(_) | FoundOperator::Unknown => None,
+                    FoundOperator::Captured(..)
+                    | FoundOperator::Unnamed(_)
+                    | FoundOperator::Unknown => None,
                 };
                 origin
             };
@@ -151,7 +161,9 @@ impl<'p> LaunchContext<'_, 'p> {
             time: call.span.start,
         });
         let replayed = kernel.in_graph || call.is_some_and(|c| c.class == ApiClass::GraphLaunch);
+        let captured = kernel.captured.and_then(|id| self.captured(id, spot));
         let operator = match spot {
+            _ if let Some(captured) = captured => captured,
             None => FoundOperator::Unknown,
             Some(spot) if replayed => {
                 FoundOperator::Unnamed(self.around.setting(spot, None).without_source_line())
@@ -163,7 +175,8 @@ impl<'p> LaunchContext<'_, 'p> {
             },
         };
         let missing = match (&operator, replayed, call, scope) {
-            (FoundOperator::Call(_) | FoundOperator::AsBefore, ..) => None,
+            (FoundOperator::Call(_) | FoundOperator::Captured(..), ..)
+            | (FoundOperator::AsBefore, ..) => None,
             (_, true, ..) => Some(WithoutOperator::GraphReplay),
             (_, _, None, _) => Some(WithoutOperator::NoLaunch),
             (_, _, _, None) => Some(WithoutOperator::NoRange),
@@ -178,6 +191,25 @@ impl<'p> LaunchContext<'_, 'p> {
             missing,
         };
         KernelOrigin { link, operator }
+    }
+
+    /// The operator of a replayed kernel, by the ranges around its capture. `replay` is the launch of the graph:
+    /// ranges around it may still tell the layer and the direction.
+    fn captured(&self, id: CaptureId, replay: Option<LaunchPoint>) -> Option<FoundOperator<'p>> {
+        let capture = self.profile.captures.get(id.idx())?;
+        let spot = LaunchPoint {
+            scope: self.scope_of_capture.get(id.idx()).copied().flatten(),
+            thread: capture.thread,
+            time: capture.time,
+        };
+        let replay = replay.map(|replay| self.around.setting(replay, None).without_source_line());
+        Some(match self.around.draft(spot) {
+            Some(draft) => {
+                let setting = draft.setting.or(replay);
+                FoundOperator::Captured(OpCallDraft { setting, ..draft }, id)
+            }
+            None => FoundOperator::Unnamed(self.around.setting(spot, None).or(replay)),
+        })
     }
 }
 
@@ -194,6 +226,9 @@ impl OriginsSoFar<'_> {
         let mut link = origin.link;
         link.op = match origin.operator {
             FoundOperator::Call(draft) => Some(self.calls.number(&draft)),
+            FoundOperator::Captured(draft, capture) => {
+                Some(self.calls.number_replayed(&draft, capture, link.launch))
+            }
             FoundOperator::AsBefore => self.links.last().and_then(|before| before.op),
             FoundOperator::Unnamed(setting) => {
                 let setting = self.calls.placed(setting);

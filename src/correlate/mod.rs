@@ -36,6 +36,8 @@ mod steps;
 mod timeline;
 
 #[cfg(test)]
+mod capture_tests;
+#[cfg(test)]
 mod real_profile_tests;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -172,6 +174,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
         mut links,
         mut settings,
         scopes,
+        capture_scopes,
         op_calls,
         lines,
         mut layers,
@@ -212,6 +215,7 @@ pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hint
     Run {
         links,
         scopes,
+        capture_scopes,
         op_calls,
         op_names,
         args: arguments.table,

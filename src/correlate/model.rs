@@ -8,7 +8,7 @@ use super::serving_batch::ServingBatch;
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    CallId, ConfigId, DeviceId, KernelId, Profile, RangeId, SerialNumber, Span, StrId,
+    CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, SerialNumber, Span, StrId,
 };
 
 handle! {
@@ -40,6 +40,8 @@ pub struct Run {
     /// The scope tree: ranges that enclose a launch, and those a backward pass refers to, with
     /// parent pointers.
     pub scopes: Vec<Scope>,
+    /// Innermost scope of each capture of a kernel into a CUDA graph, in the order of [`Profile::captures`].
+    pub capture_scopes: Vec<Option<ScopeId>>,
     /// Operator calls that launched kernels, in order of their first kernels.
     pub op_calls: Vec<OpCall>,
     /// Distinct operator names.
@@ -88,6 +90,14 @@ pub struct Run {
 }
 
 impl Run {
+    /// Returns the innermost range that describes the work of a kernel: around its launch or, for a kernel that
+    /// a CUDA graph replays, around its capture.
+    pub fn scope_of_work(&self, kernel: &Kernel, link: &Link) -> Option<ScopeId> {
+        let captured = kernel.captured;
+        let scope = captured.and_then(|id| *self.capture_scopes.get(id.idx())?);
+        scope.or(link.scope)
+    }
+
     /// Returns the operator of a call.
     pub fn op_name(&self, call: &OpCall) -> Option<&OpName> {
         self.op_names.get(call.op.idx())

@@ -6,7 +6,7 @@ use super::layers::LayerTable;
 use super::model::{LayerId, OpCall, OpCallId, ScopeId, StepId};
 use super::scope_query::{LayerName, OpCallDraft, Placement};
 use crate::handle;
-use crate::profile::{SerialNumber, StrId, Strings};
+use crate::profile::{CallId, CaptureId, SerialNumber, StrId, Strings};
 
 /// The operator calls so far.
 #[derive(Debug)]
@@ -26,6 +26,18 @@ pub(crate) struct OpCallTable<'t> {
     backward_of: Vec<Option<BackwardCallId>>,
     /// Forward scopes of backward calls, to be linked once all calls are known.
     pending: Vec<(OpCallId, ScopeId)>,
+    replays: Replays,
+}
+
+/// The calls of operators that CUDA graphs replay: one for each replay.
+#[derive(Debug, Default)]
+struct Replays {
+    /// Per capture: the graph launch that ran it last, and how often in a row. The body of a loop in a
+    /// graph runs several times per launch.
+    runs: FxHashMap<CaptureId, (Option<CallId>, u32)>,
+    calls: FxHashMap<(Option<CallId>, u32, ScopeId), OpCallId>,
+    /// Per scope: its call in the latest replay.
+    latest: FxHashMap<ScopeId, OpCallId>,
 }
 
 handle! {
@@ -56,6 +68,7 @@ impl<'t> OpCallTable<'t> {
             others: FxHashMap::default(),
             backward_of: Vec::new(),
             pending: Vec::new(),
+            replays: Replays::default(),
         }
     }
 
@@ -68,6 +81,27 @@ impl<'t> OpCallTable<'t> {
         if let Some(slot) = self.call_of.get_mut(draft.scope.idx()) {
             *slot = Some(call);
         }
+        call
+    }
+
+    /// The call of the draft of a captured operator: a new call in each replay, unless an earlier kernel of the
+    /// replay belongs to it.
+    pub(crate) fn number_replayed(
+        &mut self,
+        draft: &OpCallDraft<'_>,
+        capture: CaptureId,
+        launch: Option<CallId>,
+    ) -> OpCallId {
+        let run = self.replays.runs.entry(capture).or_insert((launch, 0));
+        let before = if run.0 == launch { run.1 } else { 0 };
+        *run = (launch, before.saturating_add(1));
+        let key = (launch, run.1, draft.scope);
+        if let Some(call) = self.replays.calls.get(&key) {
+            return *call;
+        }
+        let call = self.joined(draft).unwrap_or_else(|| self.add(draft));
+        self.replays.calls.insert(key, call);
+        self.replays.latest.insert(draft.scope, call);
         call
     }
 
@@ -102,7 +136,11 @@ impl<'t> OpCallTable<'t> {
 
     fn add(&mut self, draft: &OpCallDraft<'_>) -> OpCallId {
         let id = OpCallId::new(self.calls.len());
-        self.pending.extend(draft.forward.map(|scope| (id, scope)));
+        let replayed = |scope: ScopeId| self.replays.latest.get(&scope).copied();
+        let forward = draft.forward.and_then(replayed);
+        if forward.is_none() {
+            self.pending.extend(draft.forward.map(|scope| (id, scope)));
+        }
         let setting = self.placed(draft.setting);
         self.calls.push(OpCall {
             range: draft.range,
@@ -113,7 +151,7 @@ impl<'t> OpCallTable<'t> {
             recomputed: setting.recomputed,
             layer: setting.layer,
             seq: draft.seq.and_then(SerialNumber::new),
-            forward: None,
+            forward,
             step: None,
         });
         if setting.line.is_some() {

@@ -94,7 +94,8 @@ impl Pruning for UnneededRanges {
 }
 
 /// Per thread, when it made a call around which ranges are needed, in time order: one that launched
-/// a kernel, or one that may be the cause of idle time. `None` if nothing was launched.
+/// a kernel or captured one into a CUDA graph, or one that may be the cause of idle time. `None` if
+/// nothing was launched.
 fn call_times(profile: &Profile) -> Option<Vec<Vec<i64>>> {
     const PIECE: usize = 1 << 16;
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
@@ -120,12 +121,18 @@ fn call_times(profile: &Profile) -> Option<Vec<Vec<i64>>> {
             (any, threads)
         })
         .collect();
-    if !pieces.iter().any(|(any, _)| *any) {
+    if profile.captures.is_empty() && !pieces.iter().any(|(any, _)| *any) {
         return None;
+    }
+    let mut captures: FxHashMap<ThreadId, Vec<i64>> = FxHashMap::default();
+    for capture in &profile.captures {
+        let times = captures.entry(capture.thread).or_default();
+        times.push(capture.time);
     }
     let threads = (0..profile.threads.len()).into_par_iter().map(|thread| {
         let thread = ThreadId::new(thread);
         let lists = pieces.iter().filter_map(|(_, lists)| lists.get(&thread));
+        let lists = lists.chain(captures.get(&thread));
         let lists: Vec<&[i64]> = lists.map(Vec::as_slice).collect();
         let mut times = lists.concat();
         if !times.is_sorted() {

@@ -1,5 +1,5 @@
 //! One pass over ranges and launches in time order: finds the ranges that are scopes, and the scope of
-//! each launch.
+//! each launch. The capture of a kernel into a CUDA graph counts as a launch.
 //!
 //! A range becomes a scope if something was launched in it. Finding the scope of a launch is then one
 //! look-up, even inside 100,000 ranges that the program never closed. The traits that a scope inherits
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use super::model::ScopeId;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
-use crate::profile::{CallId, HostRange, Profile, RangeId, RangeKind, SerialNumber};
+use crate::profile::{CallId, CaptureId, HostRange, Profile, RangeId, RangeKind, SerialNumber};
 
 /// A range that is a scope; scopes are numbered in the order in which they are found.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +35,15 @@ pub(crate) struct ScopeBuilder<'a> {
     calls: usize,
     /// Per call: whether it launched a kernel.
     launching: Vec<bool>,
+    /// The captures not yet processed, last one first.
+    captures: Vec<CaptureId>,
     /// Per thread: its open ranges.
     threads: Vec<ThreadRanges>,
     found: FoundScopes<'a>,
     /// Innermost scope of each launching call.
     scope_of_call: Vec<Option<ScopeId>>,
+    /// Innermost scope of each capture.
+    scope_of_capture: Vec<Option<ScopeId>>,
 }
 
 impl<'a> ScopeBuilder<'a> {
@@ -54,11 +58,17 @@ impl<'a> ScopeBuilder<'a> {
                 *flag = true;
             }
         }
+        let mut captures: Vec<(i64, CaptureId)> = (profile.captures.iter())
+            .zip((0..).map(CaptureId))
+            .map(|(capture, id)| (capture.time, id))
+            .collect();
+        captures.sort_unstable_by_key(|capture| Reverse(*capture));
         ScopeBuilder {
             profile,
             openings: NestingRanges::of(profile),
             calls: 0,
             launching,
+            captures: captures.into_iter().map(|(_, id)| id).collect(),
             threads: profile
                 .threads
                 .iter()
@@ -74,6 +84,7 @@ impl<'a> ScopeBuilder<'a> {
                 recomputed: vec![false; profile.ranges.len()],
             },
             scope_of_call: vec![None; profile.calls.len()],
+            scope_of_capture: vec![None; profile.captures.len()],
         }
     }
 
@@ -81,23 +92,32 @@ impl<'a> ScopeBuilder<'a> {
     pub(crate) fn next(&mut self) -> Option<Vec<NewScope>> {
         while self.found.batch.len() < BATCH {
             let rest = self.launching.get(self.calls..).unwrap_or_default();
-            let Some(next) = rest.iter().position(|launches| *launches) else {
-                self.calls = self.launching.len();
+            let next = rest.iter().position(|launches| *launches);
+            self.calls = next.map_or(self.launching.len(), |next| self.calls + next);
+            let call = self.profile.calls.get(self.calls);
+            let call = call.map(|call| (call.span.start, call.thread));
+            let captured = self.captures.last();
+            let captured = captured.and_then(|id| self.profile.captures.get(id.idx()));
+            let captured = captured
+                .map(|capture| (capture.time, capture.thread))
+                .filter(|(time, _)| call.is_none_or(|(start, _)| *time < start));
+            let Some((time, thread)) = captured.or(call) else {
                 self.open_until(i64::MAX);
                 break;
             };
-            let id = self.calls + next;
-            self.calls = id + 1;
-            let Some(call) = self.profile.calls.get(id) else {
-                continue;
+            self.open_until(time);
+            let scope = self.threads.get_mut(thread.idx()).and_then(|thread| {
+                thread.stack.close_until(time);
+                self.found.scope_on_top(&mut thread.stack)
+            });
+            let slot = if captured.is_some() {
+                let id = self.captures.pop();
+                id.and_then(|id| self.scope_of_capture.get_mut(id.idx()))
+            } else {
+                self.calls += 1;
+                self.scope_of_call.get_mut(self.calls - 1)
             };
-            self.open_until(call.span.start);
-            let Some(thread) = self.threads.get_mut(call.thread.idx()) else {
-                continue;
-            };
-            thread.stack.close_until(call.span.start);
-            let scope = self.found.scope_on_top(&mut thread.stack);
-            if let Some(slot) = self.scope_of_call.get_mut(id) {
+            if let Some(slot) = slot {
                 *slot = scope;
             }
         }
@@ -166,6 +186,7 @@ impl<'a> ScopeBuilder<'a> {
         let engine = |thread: &ThreadRanges| thread.node && !thread.forward;
         LaunchScopes {
             scope_of_call: self.scope_of_call,
+            scope_of_capture: self.scope_of_capture,
             engine_thread: self.threads.iter().map(engine).collect(),
         }
     }
@@ -176,6 +197,8 @@ impl<'a> ScopeBuilder<'a> {
 pub(crate) struct LaunchScopes {
     /// Innermost scope of each launching call.
     pub scope_of_call: Vec<Option<ScopeId>>,
+    /// Innermost scope of each capture.
+    pub scope_of_capture: Vec<Option<ScopeId>>,
     /// Per thread: whether it runs autograd nodes and never records a forward operator outside them.
     pub engine_thread: Vec<bool>,
 }

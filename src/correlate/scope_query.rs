@@ -53,6 +53,18 @@ impl Placement<LayerName> {
         let layer = (self.layer).filter(|(source, _)| *source != LayerSource::SourceLine);
         Placement { layer, ..self }
     }
+
+    /// This context, with what is unknown in it from another.
+    pub(crate) fn or(self, other: Option<Self>) -> Self {
+        Placement {
+            layer: self.layer.or(other.and_then(|other| other.layer)),
+            direction: match (self.direction, other) {
+                (Direction::Unknown, Some(other)) => other.direction,
+                (direction, _) => direction,
+            },
+            ..self
+        }
+    }
 }
 
 /// The operator call of a launch, before calls are numbered.

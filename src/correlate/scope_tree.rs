@@ -46,6 +46,8 @@ pub(crate) struct ScopeTree<'a> {
     pub places: ScopeTraitsTable,
     /// Per process: first and last launch outside declared warm-up.
     launch_extent: Vec<(i64, i64)>,
+    /// Per process: first and last capture of a kernel into a CUDA graph.
+    capture_extent: Vec<(i64, i64)>,
     /// Numbers of autograd nodes whose engine range carries none.
     inner_seqs: FxHashMap<ScopeId, SerialNumber>,
     nowhere: ScopeTraitsId,
@@ -73,6 +75,7 @@ impl<'a> ScopeTree<'a> {
             contexts: Vec::with_capacity(profile.ranges.len()),
             places,
             launch_extent: launch_extent(profile, launches, steps),
+            capture_extent: capture_extent(profile),
             inner_seqs: FxHashMap::default(),
             nowhere,
         };
@@ -309,15 +312,32 @@ impl<'a> ScopeTree<'a> {
             .map_or_else(ScopeNames::default, |c| self.places.get(c.place).names)
     }
 
-    /// A range around every launch of its process does not identify a layer.
+    /// A range around every launch of its process, or around every capture, does not identify a layer.
     fn is_whole_capture(&self, range: &HostRange) -> bool {
-        let process = self.profile.threads.get(range.thread.idx());
-        process
-            .and_then(|t| self.launch_extent.get(t.process.idx()))
-            .is_some_and(|(first, last)| {
-                first <= last && range.span.start <= *first && *last < range.span.end
-            })
+        let Some(thread) = self.profile.threads.get(range.thread.idx()) else {
+            return false;
+        };
+        let mut extents = [&self.launch_extent, &self.capture_extent].into_iter();
+        extents.any(|extents| {
+            extents
+                .get(thread.process.idx())
+                .is_some_and(|(first, last)| {
+                    first <= last && range.span.start <= *first && *last < range.span.end
+                })
+        })
     }
+}
+
+/// Per process: first and last capture of a kernel into a CUDA graph.
+fn capture_extent(profile: &Profile) -> Vec<(i64, i64)> {
+    let mut extents = vec![(i64::MAX, i64::MIN); profile.processes.len()];
+    for capture in &profile.captures {
+        let thread = profile.threads.get(capture.thread.idx());
+        if let Some(extent) = thread.and_then(|t| extents.get_mut(t.process.idx())) {
+            *extent = (extent.0.min(capture.time), extent.1.max(capture.time));
+        }
+    }
+    extents
 }
 
 /// Per process: first and last launch outside declared warm-up.

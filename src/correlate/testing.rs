@@ -119,6 +119,7 @@ impl ProfileBuilder {
             correlation: SerialNumber::new(correlation),
             config: ConfigId(0),
             in_graph: false,
+            captured: None,
         });
         self.profile.kernels.len() - 1
     }

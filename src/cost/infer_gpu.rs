@@ -215,6 +215,7 @@ mod tests {
                 correlation: None,
                 config: ConfigId::new(i),
                 in_graph: false,
+                captured: None,
             });
         }
         profile

@@ -116,7 +116,9 @@ pub fn match_replays(replayed: &Costed, eager: &Costed, file: &str) -> Result<Re
         .filter(|items| items.iter().any(|item| is_replayed(item.kernel)))
         .collect();
     if targets.is_empty() {
-        return Err("not used: the profile has no kernels of graph replays".to_owned());
+        return Err(
+            "not used: the profile has no kernels of graph replays without an operator".to_owned(),
+        );
     }
     let model = sequences(eager, &mut kinds)
         .into_iter()

@@ -318,8 +318,11 @@ fn group(
     }
 }
 
-/// The operator that launched a kernel.
+/// The operator that launched a kernel; none for a kernel that a CUDA graph replays.
 fn op_of(run: &Run, kernel: KernelId) -> Option<&OpName> {
+    if run.profile.kernels.get(kernel.idx())?.captured.is_some() {
+        return None;
+    }
     let link = run.links.get(kernel.idx())?;
     let call = run.op_calls.get(link.op?.idx())?;
     run.op_name(call)

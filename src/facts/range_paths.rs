@@ -44,7 +44,8 @@ impl RangePaths {
         let of_scope = paths.grow(run, counts);
         let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            let node = link.scope.and_then(|s| of_scope.get(s.idx()).copied());
+            let scope = run.scope_of_work(kernel, link);
+            let node = scope.and_then(|s| of_scope.get(s.idx()).copied());
             if let (Some(site), Some(node)) = (link.site, node.flatten()) {
                 let ns = times.entry((site, node)).or_default();
                 *ns = ns.saturating_add(kernel.span.ns());

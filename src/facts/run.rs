@@ -48,6 +48,8 @@ pub(super) struct Sums {
     pub(super) host_step_ns: Option<f64>,
     pub(super) exposed_comm_per_step_ns: Option<f64>,
     pub(super) graph_launches: u64,
+    /// Time of kernels that CUDA graphs replayed.
+    pub(super) replayed_ns: f64,
     pub(super) launch_median_ns: Option<f64>,
     /// The names of the operators that update parameters, sorted; at most 1,024.
     pub(super) update_ops: Arc<[Arc<str>]>,
@@ -142,9 +144,12 @@ impl Sums {
         let run = &costed.run;
         let mut durations = Vec::new();
         let kernels = run.profile.kernels.iter().zip(&run.links);
-        for (kernel, _) in kernels.filter(|(_, link)| link.site.is_some()) {
+        for (kernel, link) in kernels.filter(|(_, link)| link.site.is_some()) {
             let ns = kernel.span.ns();
             durations.push(ns);
+            if kernel.captured.is_some() || link.missing == Some(WithoutOperator::GraphReplay) {
+                self.replayed_ns += ns as f64;
+            }
             if ns < SMALL_KERNEL_NS {
                 self.small_kernels += 1;
                 self.small_kernel_ns += ns as f64;
@@ -223,7 +228,10 @@ const OPTIMIZERS: &[&str] = &[
     "adam", "sgd", "lamb", "adagrad", "rmsprop", "adadelta", "lars",
 ];
 
-fn devices(t: &FactTable<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
+pub(super) fn devices(
+    t: &FactTable<'_>,
+    field: fn(&crate::correlate::DeviceTimeline) -> i64,
+) -> f64 {
     t.costed
         .run
         .timeline
@@ -233,7 +241,7 @@ fn devices(t: &FactTable<'_>, field: fn(&crate::correlate::DeviceTimeline) -> i6
         .sum()
 }
 
-fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Answer {
+pub(super) fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Answer {
     let run = &t.costed.run;
     let ns: i64 = run
         .sites
@@ -253,6 +261,7 @@ impl Subject for Runs {
 /// All facts of the run, from all modules.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     let elsewhere = [
+        super::graphs::ENTRIES,
         super::host::ENTRIES,
         super::sync::ENTRIES,
         super::loader_config::ENTRIES,
@@ -592,42 +601,6 @@ const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns)
     ),
     fact!(
-        "run.graph_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time inside whole-graph records, whose kernels are not in the file",
-        |t| Answer::double(devices(t, |d| d.graph_ns))
-    ),
-    fact!(
-        "run.graph_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of busy time inside whole-graph records",
-        |t| Answer::share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns)
-    ),
-    fact!(
-        "run.graph_records",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Whole-graph records in the file",
-        |t| Answer::int(t.costed.run.profile.graphs.len() as u64)
-    ),
-    fact!(
-        "run.graph_launches",
-        Int,
-        "",
-        &[],
-        API,
-        "Graph launch calls",
-        |t| Answer::int(t.sums.graph_launches)
-    ),
-    fact!(
         "run.no_launch_share",
         Double,
         "share",
@@ -635,15 +608,6 @@ const ENTRIES: &[Entry<Runs>] = &[
         NOTHING,
         "Share of kernel time without a launch row",
         |t| missing_share(t, &[WithoutOperator::NoLaunch])
-    ),
-    fact!(
-        "run.graph_replay_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time launched by replaying a CUDA graph",
-        |t| missing_share(t, &[WithoutOperator::GraphReplay])
     ),
     fact!(
         "run.unknown_op_share",

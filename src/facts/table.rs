@@ -32,7 +32,7 @@ use crate::base::DType;
 use crate::correlate::{GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::CopyKind;
+use crate::profile::{CopyKind, KernelId};
 
 /// The facts of one run: shared sums, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -642,12 +642,18 @@ fn totals(run: &Run, workers_ns: f64) -> Totals {
     }
 }
 
-/// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
+/// Per site: idle time in which the GPU waited for the launches of its kernels, in ns. One call launches a
+/// whole CUDA graph, however few kernels are in it.
 fn launch_ns(run: &Run) -> Vec<f64> {
     let mut times = vec![0.0; run.sites.len()];
     let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
     for gap in gaps.filter(|gap| gap.cause == GapCause::HostLate) {
-        let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+        let captured = |id: KernelId| {
+            let kernel = run.profile.kernels.get(id.idx());
+            kernel.is_some_and(|kernel| kernel.captured.is_some())
+        };
+        let next = gap.next.filter(|kernel| !captured(*kernel));
+        let link = next.and_then(|kernel| run.links.get(kernel.idx()));
         let site = link.and_then(|link| link.site);
         if let Some(time) = site.and_then(|site| times.get_mut(site.idx())) {
             *time += gap.reliable_ns as f64;

@@ -19,7 +19,7 @@ use super::{
     ContextId, DimsId, Dir, Execution, LaunchContext, NameId, RangeTemplate, Records, Text,
     TextPool, TidId, count, event, names, push_number,
 };
-use crate::correlate::{Direction, Link, OpCall, OpCallId, Run, WithoutOperator};
+use crate::correlate::{Direction, Link, OpCall, OpCallId, Run, ScopeId, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
 
 /// Number of kernels per task.
@@ -123,7 +123,7 @@ fn scan(around: &EnclosingRanges<'_>, first: usize) -> Vec<Scan> {
 impl Scan {
     fn look(&mut self, around: &EnclosingRanges<'_>, at: usize, marks: &mut Marks) {
         if let Some(origin) = Origin::of(around.run, at).filter(Origin::is_known) {
-            let chain = around.chain(origin.link.scope);
+            let chain = around.chain(origin.scope);
             marks.read(around, chain);
             self.identify(around, &origin, chain, marks);
             let numbers = marks.list.iter().flat_map(|m| [m.seq, m.op_id]);
@@ -222,6 +222,8 @@ impl Scan {
 struct Origin<'r> {
     kernel: &'r Kernel,
     link: &'r Link,
+    /// Innermost range that describes the work.
+    scope: Option<ScopeId>,
     thread: Option<ThreadId>,
     op: Option<&'r OpCall>,
 }
@@ -230,9 +232,11 @@ impl<'r> Origin<'r> {
     fn of(run: &'r Run, at: usize) -> Option<Origin<'r>> {
         let link = run.links.get(at)?;
         let call = link.launch.and_then(|l| run.profile.calls.get(l.idx()));
+        let kernel = run.profile.kernels.get(at)?;
         Some(Origin {
-            kernel: run.profile.kernels.get(at)?,
+            kernel,
             link,
+            scope: run.scope_of_work(kernel, link),
             thread: call.map(|c| c.thread),
             op: link.op.and_then(|op| run.op_calls.get(op.idx())),
         })
@@ -523,7 +527,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
     /// Sorts the ranges around a launch into PyProf's lists.
     fn describe(&mut self, origin: &Origin<'_>) -> LaunchContext {
         let (around, profile) = (self.around, &self.around.run.profile);
-        let chain = around.chain(origin.link.scope);
+        let chain = around.chain(origin.scope);
         let mut context = LaunchContext::default();
         let mut frames = Vec::new();
         for effect in around.effects(chain) {

@@ -6,7 +6,7 @@ use crate::base::units::{counted, ns_range, percent, percent_range};
 use crate::correlate::WithoutOperator;
 use crate::facts::includes_gpu;
 use crate::profile::{DataKind, Format};
-use crate::read::READERS;
+use crate::read::{NSYS_SQLITE, READERS};
 
 /// Share from which something counts as most of the time.
 const MOST: f64 = 0.5;
@@ -160,6 +160,11 @@ pub(super) fn missing(
         WithoutOperator::NoLaunch => {
             "they were launched before the capture began, or their rows were dropped: capture fewer \
              steps, and start while the GPU is idle"
+        }
+        WithoutOperator::GraphReplay if format.id == NSYS_SQLITE.id => {
+            "no host record per kernel: start the recording before the graphs are captured \
+             (docs/capture.md), or profile one run without graphs; `--eager-trace` with that profile \
+             names these kernels"
         }
         WithoutOperator::GraphReplay => {
             "no host record per kernel: profile one run without graphs to see the operators; \

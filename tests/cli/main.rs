@@ -16,6 +16,7 @@ mod eager_trace;
 mod exit_gates;
 #[cfg(unix)]
 mod github_action;
+mod graph_captures;
 mod guide;
 mod host_faults;
 mod host_profiles;

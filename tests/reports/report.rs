@@ -105,6 +105,7 @@ impl Sample {
             profile,
             links: vec![],
             scopes: vec![],
+            capture_scopes: Vec::new(),
             op_calls: vec![],
             op_names: vec![],
             args: vec![],

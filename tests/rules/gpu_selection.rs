@@ -34,6 +34,7 @@ fn kernel(device: u32, ns: i64) -> Kernel {
         correlation: None,
         config: ConfigId(0),
         in_graph: false,
+        captured: None,
     }
 }
 

@@ -79,6 +79,7 @@ impl Bench {
             correlation: None,
             config: ConfigId(0),
             in_graph: false,
+            captured: None,
         });
         self.launches.push(launch);
     }

@@ -351,6 +351,7 @@ impl Rows {
             correlation: correlation(args.correlation.and_then(whole)),
             config: self.builder.config(config),
             in_graph: args.graph_node.and_then(whole).is_some_and(|id| id > 0),
+            captured: None,
         };
         self.builder.profile.kernels.push(kernel);
         if args.in_elements.is_some()

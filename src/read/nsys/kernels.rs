@@ -1,6 +1,7 @@
 //! Kernel executions.
 
 use super::devices::Gpus;
+use super::graph_nodes::GraphNodes;
 use super::{Pids, process_key};
 use crate::profile::{ConfigId, Kernel, LaunchConfig, SerialNumber, Span, StrId};
 use crate::read::builder::Builder;
@@ -32,7 +33,8 @@ struct Row {
     /// Number in [`Part::configs`].
     config: u32,
     name: PartName,
-    in_graph: bool,
+    /// The node of a CUDA graph that it ran as.
+    node: Option<i64>,
 }
 
 impl Sink for Part {
@@ -75,7 +77,7 @@ impl Sink for Part {
             context: id32(cells.int(3)).unwrap_or_default(),
             config: self.configs.number(launch_config(|at| cells.int(at), 9)),
             name: self.names.of_cell(cells, 7),
-            in_graph: cells.int(8).is_some_and(|node| node != 0),
+            node: cells.int(8).filter(|node| *node != 0),
         });
     }
 }
@@ -96,7 +98,7 @@ impl UnnamedKernels {
         &mut self,
         db: &Db,
         table: &str,
-        (pids, gpus): (&Pids, &Gpus),
+        (pids, gpus, nodes): (&Pids, &Gpus, &mut GraphNodes),
         builder: &mut Builder,
         progress: &dyn Progress,
     ) -> Result<(), ReadError> {
@@ -125,6 +127,8 @@ impl UnnamedKernels {
                     continue;
                 };
                 self.of_kernels.push(name);
+                let captured = (row.node.zip(row.process))
+                    .and_then(|(node, process)| nodes.capture(node, process, pids, builder));
                 let device = builder.device(key);
                 builder.profile.kernels.push(Kernel {
                     span: row.span,
@@ -135,7 +139,8 @@ impl UnnamedKernels {
                     context: row.context,
                     correlation: row.correlation,
                     config,
-                    in_graph: row.in_graph,
+                    in_graph: row.node.is_some(),
+                    captured,
                 });
             }
         })

@@ -22,6 +22,7 @@ mod activities;
 mod calls;
 mod devices;
 mod enums;
+mod graph_nodes;
 mod host;
 mod kernels;
 mod nccl;
@@ -109,8 +110,11 @@ fn read(
     for table in [RUNTIME, DRIVER] {
         calls.read(&db, table, &pids, &mut builder, progress)?;
     }
+    let mut nodes = graph_nodes::GraphNodes::read(&db, &mut builder.profile, progress)?;
     let mut kernels = kernels::UnnamedKernels::default();
-    kernels.read(&db, KERNELS, (&pids, &gpus), &mut builder, progress)?;
+    let context = (&pids, &gpus, &mut nodes);
+    kernels.read(&db, KERNELS, context, &mut builder, progress)?;
+    drop(nodes);
     let overheads = activities::overheads(&db, progress)?;
     #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
     let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
@@ -119,6 +123,7 @@ fn read(
     let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
     calls.name(&strings, &mut builder);
     kernels.name(&strings, &mut builder);
+    graph_nodes::forget_updated(&mut builder.profile);
     activities::add_overheads(overheads, &strings, &pids, &mut builder);
     activities::add(&db, &pids, &gpus, &mut builder, progress)?;
 
@@ -268,7 +273,8 @@ fn notes(profile: &mut Profile) {
             "graphs_whole",
             format!(
                 "{} CUDA graph launches are recorded as a whole, without the kernels inside; \
-                 capture again with `nsys profile --cuda-graph-trace=node` to see them.",
+                 capture again with `nsys profile --cuda-graph-trace=node` to see them, from before \
+                 the graphs are captured to see their operators as well.",
                 units::count(graphs)
             ),
         );

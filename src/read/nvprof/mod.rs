@@ -239,6 +239,7 @@ fn add_kernels(
             correlation,
             config: builder.config(config),
             in_graph: node.is_some_and(|node| node != 0),
+            captured: None,
         };
         builder.profile.kernels.push(kernel);
     }

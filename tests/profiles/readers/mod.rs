@@ -11,6 +11,7 @@ use pyprof_advise::read::{self, NoProgress, ReadError};
 use rusqlite::Connection;
 
 mod functions_trace;
+mod graph_nodes;
 mod nccl;
 mod read_only;
 mod real;

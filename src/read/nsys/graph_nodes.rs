@@ -1,0 +1,131 @@
+//! Nodes of CUDA graphs: where the program captured the kernels that graphs replay.
+//!
+//! With `--cuda-graph-trace=node`, `CUDA_GRAPH_NODE_EVENTS` has a row for every node that is made while
+//! Nsight Systems records: one without an original for a node that a call captures, and one with an
+//! original for each of its clones. A kernel names the clone that ran, made when the graph was
+//! instantiated. NVIDIA joins the same columns in
+//! <https://github.com/NVIDIA/TensorRT-LLM/blob/main/examples/layer_wise_benchmarks/parse.py>.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Pids, process_key};
+use crate::profile::{Capture, CaptureId, ConfigId, Kernel, Profile, StrId};
+use crate::read::builder::Builder;
+use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::reader::{Progress, ReadError};
+use crate::read::skipped_rows::SkippedRows;
+use crate::read::sqlite::Db;
+
+/// Most clones between a kernel and its capture; a child graph adds one to that of the instantiation.
+const MOST_CLONES: usize = 64;
+
+/// A process (its `globalPid`) and a node; two processes use the same numbers.
+type Node = (i64, i64);
+
+/// The nodes of an export.
+#[derive(Default)]
+pub(super) struct GraphNodes {
+    /// The node that each clone was made from.
+    originals: FxHashMap<Node, i64>,
+    /// When and on which thread (`globalTid`) the other nodes were made.
+    made: FxHashMap<Node, (i64, i64)>,
+    /// The captures that are in the profile.
+    captures: FxHashMap<Node, CaptureId>,
+}
+
+columns!(
+    NodeColumns,
+    ["start", "globalTid", "graphNodeId", "originalGraphNodeId"]
+);
+
+impl GraphNodes {
+    pub(super) fn read(
+        db: &Db,
+        profile: &mut Profile,
+        progress: &dyn Progress,
+    ) -> Result<GraphNodes, ReadError> {
+        let mut nodes = GraphNodes::default();
+        let mut skipped = SkippedRows::default();
+        let table = "CUDA_GRAPH_NODE_EVENTS";
+        for_each_row(
+            db,
+            table,
+            NodeColumns,
+            progress,
+            |[start, tid, node, original]| {
+                skipped.rows += 1;
+                let Some(tid) = skipped.owner(tid) else {
+                    return;
+                };
+                let Some(node) = skipped.value(node) else {
+                    return;
+                };
+                let node = (process_key(tid), node);
+                if let Some(original) = original.filter(|original| *original != 0) {
+                    nodes.originals.entry(node).or_insert(original);
+                } else if let Some(start) = skipped.start(start) {
+                    let first = nodes.made.entry(node).or_insert((start, tid));
+                    *first = (*first).min((start, tid));
+                }
+            },
+        )?;
+        skipped.note(profile, "CUDA graph node", "thread", "id");
+        Ok(nodes)
+    }
+
+    /// The capture of the node that a kernel of a process ran as. The process is a `globalPid`.
+    pub(super) fn capture(
+        &mut self,
+        node: i64,
+        process: i64,
+        pids: &Pids,
+        builder: &mut Builder,
+    ) -> Option<CaptureId> {
+        let process = process_key(process);
+        // Without an original it was made by the instantiation, whose ranges say nothing of the kernel.
+        let mut original = *self.originals.get(&(process, node))?;
+        let mut clones = 1;
+        while let Some(next) = self.originals.get(&(process, original)) {
+            original = *next;
+            clones += 1;
+            if clones > MOST_CLONES {
+                return None;
+            }
+        }
+        let original = (process, original);
+        if let Some(known) = self.captures.get(&original) {
+            return Some(*known);
+        }
+        let (time, tid) = *self.made.get(&original)?;
+        let thread = pids.thread(builder, tid);
+        let captures = &mut builder.profile.captures;
+        captures.push(Capture { time, thread });
+        let id = CaptureId::new(captures.len() - 1);
+        self.captures.insert(original, id);
+        Some(id)
+    }
+}
+
+/// Forgets captures whose kernel differs between replays. The program has updated the graph
+/// (`cudaGraphExecUpdate`), so the kernels may no longer do what was captured.
+pub(super) fn forget_updated(profile: &mut Profile) {
+    if profile.captures.is_empty() {
+        return;
+    }
+    let kind = |kernel: &Kernel| (kernel.name, kernel.config);
+    let mut kinds: FxHashMap<CaptureId, (StrId, ConfigId)> = FxHashMap::default();
+    let mut updated: FxHashSet<CaptureId> = FxHashSet::default();
+    for kernel in &profile.kernels {
+        if let Some(capture) = kernel.captured
+            && *kinds.entry(capture).or_insert(kind(kernel)) != kind(kernel)
+        {
+            updated.insert(capture);
+        }
+    }
+    if updated.is_empty() {
+        return;
+    }
+    for kernel in &mut profile.kernels {
+        kernel.captured = kernel.captured.filter(|id| !updated.contains(id));
+    }
+}
