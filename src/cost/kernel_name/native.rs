@@ -466,7 +466,7 @@ pub(super) fn communication(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let expert = ["deep_ep::", "dpsk::ep::", "nvshmem"]
         .iter()
         .any(|p| parts.path.starts_with(p));
-    let collective = collective_in(leaf);
+    let collective = collective_in(parts.name());
     let custom = (CUSTOM.iter().any(|c| leaf.contains(c))
         || matches!(
             collective,
