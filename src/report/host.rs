@@ -244,7 +244,7 @@ fn os_activity(class: OsCallClass) -> &'static str {
 const MOST_PARTS: usize = 512;
 
 /// The activities, without time in which the work was launched already.
-fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
+pub(super) fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let has_samples = HostTime::has_enough_samples(parts);
     let rest = parts.sum(|part| match part {
         HostPart::Rest => true,

@@ -75,7 +75,9 @@ pub use suppressed::{
 pub(crate) use template::BuiltIn;
 pub use template::{TemplateError, render_template};
 pub use text::text;
-pub use timeline::{DeviceRow, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport};
+pub use timeline::{
+    DeviceRow, GapActivity, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport,
+};
 pub use user_template::MAX_TEMPLATE;
 pub(crate) use verdict::possible_savings;
 pub use work_units::{UnitKind, WorkUnit};

@@ -124,6 +124,21 @@ pub struct GapRow {
     pub next_kernel: Option<String>,
     /// The host call that caused it, if one is known.
     pub call: Option<String>,
+    /// What the thread did that ended it, longest first; empty where that is not known.
+    #[serde(default)]
+    pub host: Vec<GapActivity>,
+}
+
+/// Time of the launching thread in one activity, in one gap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GapActivity {
+    /// What it did: `Logging`.
+    pub activity: String,
+    /// The function or call, as the profile names it; empty where it does not.
+    pub name: String,
+    /// Time in nanoseconds.
+    pub ns: i64,
 }
 
 /// One numbered step.
@@ -152,11 +167,11 @@ pub struct StepRow {
 pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
     let devices = &run.timeline.devices;
     let origin = run.window.span.map_or(0, |w| w.start);
-    let shown = devices.par_iter().take(MAX_DEVICES);
+    let shown = devices.par_iter().enumerate().take(MAX_DEVICES);
     let ((shown, idle), lanes) = rayon::join(
         || {
             rayon::join(
-                || shown.map(|d| device(run, d, origin)).collect(),
+                || shown.map(|(row, d)| device(run, row, d, origin)).collect(),
                 || idle(devices),
             )
         },
@@ -313,10 +328,10 @@ fn longest<K>(lanes: IndexMap<K, Lane>, most: usize) -> Vec<(K, Lane)> {
     lanes
 }
 
-fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
+fn device(run: &Run, row: usize, device: &DeviceTimeline, origin: i64) -> DeviceRow {
     let longest = longest_gaps(device);
     let omitted = sum(device.gaps.iter().map(|g| g.span.ns()))
-        .saturating_sub(sum(longest.iter().map(|g| g.span.ns())));
+        .saturating_sub(sum(longest.iter().map(|(_, g)| g.span.ns())));
     let known = run.profile.devices.get(device.device.idx());
     DeviceRow {
         device: format!(
@@ -327,7 +342,12 @@ fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
         ns: device.span.ns(),
         busy_ns: device.busy_ns,
         busy: busy(device),
-        gaps: longest.iter().map(|g| gap(run, g, origin)).collect(),
+        gaps: (longest.iter())
+            .map(|(at, g)| GapRow {
+                host: host(run, (row, *at)),
+                ..gap(run, g, origin)
+            })
+            .collect(),
         gaps_omitted: Omitted {
             count: (device.gaps.len() - longest.len()) as u64,
             time_ns: omitted,
@@ -336,7 +356,7 @@ fn device(run: &Run, device: &DeviceTimeline, origin: i64) -> DeviceRow {
 }
 
 /// The longest gaps in time order, the first of equal ones. There may be a million.
-fn longest_gaps(device: &DeviceTimeline) -> Vec<&Gap> {
+fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
     let mut least: BinaryHeap<Reverse<(i64, Reverse<usize>)>> = BinaryHeap::new();
     for (at, gap) in device.gaps.iter().enumerate() {
         let entry = Reverse((gap.span.ns(), Reverse(at)));
@@ -350,7 +370,7 @@ fn longest_gaps(device: &DeviceTimeline) -> Vec<&Gap> {
     let mut rows: Vec<usize> = least.into_iter().map(|Reverse((_, at))| at.0).collect();
     rows.sort_unstable();
     rows.into_iter()
-        .filter_map(|at| device.gaps.get(at))
+        .filter_map(|at| Some((at, device.gaps.get(at)?)))
         .collect()
 }
 
@@ -364,7 +384,27 @@ fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
         cause: gap.cause.name().to_owned(),
         next_kernel: kernel.map(|k| label(profile.text(k.name))),
         call: call.map(|c| label(profile.text(c.name))),
+        host: Vec::new(),
     }
+}
+
+/// Most activities listed of a gap.
+const MAX_ACTIVITIES: usize = 4;
+
+/// What the launching thread did in a gap, by its device's row and its own.
+fn host(run: &Run, key: (usize, usize)) -> Vec<GapActivity> {
+    let Some(parts) = run.host.gaps.get(&key) else {
+        return Vec::new();
+    };
+    let rows = super::host::rows(run, parts)
+        .into_iter()
+        .take(MAX_ACTIVITIES);
+    let row = |row: super::HostRow| GapActivity {
+        activity: row.activity,
+        name: row.name,
+        ns: row.ns,
+    };
+    rows.map(row).collect()
 }
 
 /// Busy shares: time outside gaps and outside what is excluded is busy. Linear in gaps and buckets, because gaps do not overlap.

@@ -275,6 +275,10 @@ fn device(device: &DeviceRow) -> DeviceRow {
         for name in [&mut gap.next_kernel, &mut gap.call] {
             *name = name.as_deref().map(text::plain);
         }
+        for activity in &mut gap.host {
+            activity.activity = text::plain(&activity.activity);
+            activity.name = text::plain(&activity.name);
+        }
     }
     device
 }

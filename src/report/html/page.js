@@ -432,18 +432,27 @@
       const apart = (view.to - view.from) / marks / unit;
       return (time / unit).toFixed(Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(apart))))) + " " + name;
     };
+    // What the launching threads did in gaps: the five longest activities have colors of their own.
+    const activities = new Map();
+    for (const gap of t.devices.flatMap((d) => d.gaps)) {
+      for (const a of gap.host) activities.set(a.activity, (activities.get(a.activity) ?? 0) + a.ns);
+    }
+    const ranked = [...activities].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+    const shade = (activity) => `host${Math.min(Math.max(ranked.indexOf(activity), 0), 5)}`;
     let scale = null;
     const draw = () => {
       const W = Math.max(300, place.clientWidth || 1000);
       const [R, TOP, ROW, LANE, GAP] = [8, 26, 46, 16, 8];
-      const names = [...t.devices.map((d) => d.device), ...t.lanes.map((l) => l.name)];
+      const hosts = t.devices.filter((d) => d.gaps.some((gap) => gap.host.length));
+      const names = [...t.devices.map((d) => d.device), ...hosts.map((d) => `host of ${d.device}`), ...t.lanes.map((l) => l.name)];
       const longest = Math.max(...names.map((n) => n.length)) * 6.8 + 14;
       const L = Math.round(Math.min(longest, W * 0.3, 240));
       const heads = (t.lanes.some((l) => l.kind === "stream") ? 1 : 0) + (t.lanes.some((l) => l.kind === "layer") ? 1 : 0);
-      const H = TOP + t.devices.length * (ROW + GAP) + t.lanes.length * (LANE + 3) + heads * 20 + 24;
+      const H = TOP + t.devices.length * (ROW + GAP) + t.lanes.length * (LANE + 3) + heads * 20 + 24
+        + (hosts.length ? hosts.length * (LANE + 3) + 20 : 0);
       const X = (time) => L + ((time - view.from) / (view.to - view.from)) * (W - L - R);
       scale = { L, R, W };
-      const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": "Busy time and gaps of each GPU, stream and layer over the window" });
+      const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": "Busy time and gaps of each GPU, what the host did in the gaps, and busy time of each stream and layer over the window" });
       const inside = (start, length) => start < view.to && start + length > view.from;
       const clip = (time) => Math.min(view.to, Math.max(view.from, time));
       const named = (y, name, attributes) => {
@@ -466,6 +475,33 @@
           }
         });
         y += ROW + GAP;
+      });
+      if (hosts.length) {
+        let x = L;
+        ["Host in gaps:", ...ranked.slice(0, 5)].forEach((name, i) => {
+          const width = name.length * 6.8 + 26;
+          if (x + width > W - R) return;
+          if (i > 0) svg("rect", { x, y: y + 4, width: 10, height: 10, class: shade(name) }, chart);
+          label(chart, i > 0 ? x + 14 : x, y + 13, name, {});
+          x += i > 0 ? width : width - 14;
+        });
+        y += 20;
+      }
+      t.devices.forEach((device, d) => {
+        if (!hosts.includes(device)) return;
+        named(y + LANE - 4, `host of ${device.device}`, {});
+        svg("rect", { x: L, y, width: W - L - R, height: LANE, class: "back" }, chart);
+        device.gaps.forEach((gap, g) => {
+          const main = gap.host[0];
+          if (!main || !inside(gap.start_ns, gap.ns)) return;
+          const [a, b] = [X(clip(gap.start_ns)), X(clip(gap.start_ns + gap.ns))];
+          const rect = svg("rect", { x: a, y, width: Math.max(b - a, 0.8), height: LANE, class: shade(main.activity) }, chart);
+          rect.dataset.gap = `${d}.${g}`;
+          if (b - a > main.activity.length * 6.4 + 8) {
+            label(chart, (a + b) / 2, y + LANE - 4, main.activity, { "text-anchor": "middle", class: "ink cause" });
+          }
+        });
+        y += LANE + 3;
       });
       let kind = "";
       for (const lane of t.lanes) {
@@ -573,6 +609,7 @@
       showTip(event, `idle for ${ns(gap.ns)}`, [
         `cause: ${gap.cause}${doubted ? " (unreliable in this capture)" : ""}`,
         gap.call ? `host call: ${gap.call}` : "", gap.next_kernel ? `then: ${gap.next_kernel}` : "",
+        ...gap.host.map((a) => `${a.activity}${a.name ? `: ${a.name}` : ""}, ${ns(a.ns)}`),
       ].filter(Boolean));
     });
     place.addEventListener("pointerleave", hideTip);
