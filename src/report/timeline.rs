@@ -32,7 +32,7 @@ const MAX_DEVICES: usize = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimelineReport {
-    /// Length of the window.
+    /// Length of the window, with what is left out of it.
     pub ns: i64,
     /// The windows of all devices by activity; adds up to `summary.device_window_ns`.
     pub parts: Vec<TimePart>,
@@ -178,7 +178,8 @@ pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
         || lanes(run),
     );
     TimelineReport {
-        ns: summary.window_ns,
+        // What is left out of the window stands empty: all lanes are on one clock.
+        ns: run.window.span.map_or(summary.window_ns, |w| w.ns()),
         parts: parts(run, summary),
         idle,
         devices: shown,
