@@ -179,7 +179,7 @@ pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
     );
     TimelineReport {
         // What is left out of the window stands empty: all lanes are on one clock.
-        ns: run.window.span.map_or(summary.window_ns, |w| w.ns()),
+        ns: run.window.span.map_or(summary.window_ns, Span::ns),
         parts: parts(run, summary),
         idle,
         devices: shown,
