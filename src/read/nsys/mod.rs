@@ -137,9 +137,13 @@ fn read(
     })?;
     builder.profile.calls = calls;
     let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
+    let payloads = ranges.payloads;
     ranges.name(&strings, pruning, &mut builder);
 
-    let messages = nccl::Messages::read(&db, &pids, &mut builder, progress)?;
+    let messages = match payloads {
+        true => nccl::Messages::read(&db, &pids, &mut builder, progress)?,
+        false => nccl::Messages::default(),
+    };
     host::add(&db, &mut builder, progress)?;
     builder.profile.unix_zero_ns = session_start(&db, progress)?;
     builder.profile.switches = switches(&db)?;

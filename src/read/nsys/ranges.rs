@@ -40,6 +40,8 @@ struct Part {
     first: i64,
     last: i64,
     sorted: bool,
+    /// Whether any range has a payload.
+    payloads: bool,
     whole: Whole,
 }
 
@@ -79,6 +81,7 @@ impl Part {
             first: i64::MAX,
             last: i64::MIN,
             sorted: true,
+            payloads: false,
             whole: Whole::default(),
         }
     }
@@ -111,6 +114,7 @@ const THREAD: usize = 3;
 const TEXT: usize = 4;
 const TEXT_ID: usize = 5;
 const DOMAIN: usize = 6;
+const PAYLOAD: usize = 7;
 
 impl Sink for Part {
     const COLUMNS: &'static [&'static str] = &[
@@ -121,9 +125,11 @@ impl Sink for Part {
         "text",
         "textId",
         "domainId",
+        "binaryData",
     ];
 
     fn row(&mut self, cells: &Cells<'_, '_>) {
+        self.payloads |= !matches!(cells.raw(PAYLOAD), ValueRef::Null);
         let kind = match self.kinds.of(cells.int(TYPE)) {
             Some(EventKind::Range(kind)) => kind,
             Some(EventKind::Domain) => return self.name_domain(cells),
@@ -229,6 +235,8 @@ pub(super) struct Ranges {
     named: Vec<(i64, i64, DomainName)>,
     damage: SkippedRows,
     deferred: DeferredRanges,
+    /// Whether any range has a payload.
+    pub(super) payloads: bool,
 }
 
 impl Ranges {
@@ -269,6 +277,7 @@ impl Ranges {
 
     fn take(&mut self, part: &mut Part, pids: &Pids, builder: &mut Builder) {
         self.damage.add(&std::mem::take(&mut part.damage));
+        self.payloads |= part.payloads;
         self.named.append(&mut part.named);
         let whole = &mut part.whole;
         for (_, text) in part.texts.iter().skip(whole.texts.len()) {
