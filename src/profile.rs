@@ -10,6 +10,7 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
+mod collective;
 mod correlation_map;
 mod format;
 mod host_activity;
@@ -17,6 +18,7 @@ mod host_range;
 mod start_counts;
 mod switches;
 
+pub use collective::collective_in;
 pub(crate) use correlation_map::CorrelationMap;
 pub use format::{Container, DataKind, Format, RangeArgs};
 pub(crate) use host_activity::SHORTEST_GAP_NS;

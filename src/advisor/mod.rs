@@ -115,6 +115,7 @@ impl Advisor {
     }
 
     /// What functions of the host do.
+    #[cfg(feature = "cli")]
     pub(crate) fn host_classes(&self) -> &Classes {
         &self.classes
     }

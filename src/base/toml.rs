@@ -34,6 +34,11 @@ use super::diag::{Complaint, Complaints, Source};
 use super::schema::{self, Key, Sets};
 use super::suggest;
 
+/// A text as a TOML string, with quotation marks.
+pub(crate) fn quoted(text: &str) -> String {
+    ::toml::Value::from(text).to_string()
+}
+
 /// A value with its position in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At<T> {

@@ -14,7 +14,6 @@ use crate::correlate::{OpCallId, Run, SiteId, Vocabulary};
 use crate::gpu::Choice;
 use crate::profile::Span;
 
-mod collective;
 mod estimate;
 mod infer_gpu;
 pub mod kernel_name;
@@ -24,7 +23,6 @@ pub mod roofline;
 pub mod transfer;
 pub mod user;
 
-pub use collective::collective_in;
 pub(crate) use estimate::dtype_in_memory;
 pub use estimate::{estimate_costs, estimate_costs_with};
 pub use infer_gpu::infer_gpu;

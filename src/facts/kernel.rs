@@ -5,9 +5,10 @@ use super::site::SiteScope;
 use super::{Answer, Entry, Subject, fact};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
-use crate::cost::{DecodedName, Family, TensorCore, collective_in};
+use crate::cost::{DecodedName, Family, TensorCore};
 use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
+use crate::profile::collective_in;
 
 /// A kernel row of a site.
 pub(super) struct KernelScope<'a> {

@@ -14,6 +14,7 @@ use super::resolve::FLOOR;
 use super::rule::Rule;
 use super::{Finding, SavingKind, Verdict};
 use crate::base::cel::Node;
+use crate::base::toml::quoted;
 use crate::base::{text, units};
 use crate::facts::{Answer, Fact, Member, Value};
 
@@ -85,7 +86,6 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
 
 /// What hides a finding, to be copied into a configuration file.
 fn suppression(out: &mut String, finding: &Finding) {
-    let quoted = |text: &str| toml::Value::from(text).to_string();
     let _ = writeln!(
         out,
         "to hide the first, put this into a configuration file:\n  [[suppress]]\n  rule = {}\n  place = {}\n  reason = \"why it stays\"",

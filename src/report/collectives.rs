@@ -9,8 +9,9 @@ use super::basis::Basis;
 use super::{CollectiveCall, CollectiveTimes, Report};
 use crate::base::units::{bytes, count, ns, per_step_count, percent, rate};
 use crate::correlate::{Run, SiteId};
-use crate::cost::{Costed, Family, collective_in};
+use crate::cost::{Costed, Family};
 use crate::facts::message_of;
+use crate::profile::collective_in;
 use crate::profile::{KernelId, Span, StrId};
 
 /// Most collectives kept per rank, which is some steps of a large model. This bounds the size of the

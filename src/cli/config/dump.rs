@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::base::toml::quoted;
+
 use super::keys::{COLORS, KEYS};
 use super::{Config, VARIABLE};
 
@@ -109,11 +111,6 @@ fn word<T: PartialEq>(words: &[(T, &str)], value: T) -> Option<String> {
 fn texts_or_none(texts: &[String]) -> Option<String> {
     let quoted: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
     (!quoted.is_empty()).then(|| format!("[{}]", quoted.join(", ")))
-}
-
-/// A string in TOML syntax.
-fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }
 
 /// Parameters, one per line. Text that parses as a TOML value is written as one, otherwise as a string:

@@ -4,7 +4,7 @@
 use super::scan::{self, Ident, Parts};
 use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
-use crate::cost::collective_in;
+use crate::profile::collective_in;
 
 /// Memory operations that some profilers list among the kernels.
 pub(super) fn memory(parts: &Parts<'_>, out: &mut DecodedName) -> bool {

@@ -7,7 +7,8 @@ use super::call::{Call, product, size, sum};
 use super::name::{Name, Origin};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost, collective_in};
+use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::profile::collective_in;
 
 const NOTE: &str =
     "local memory traffic only: a collective is limited by links and by the slowest rank";

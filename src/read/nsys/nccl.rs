@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Pids, RANGES, STRINGS};
 use crate::base::units;
-use crate::profile::{ApiClass, KernelId, Message, Profile, Span, ThreadId};
+use crate::profile::{ApiClass, KernelId, Message, Profile, Span, ThreadId, collective_in};
 use crate::read::builder::{Builder, sort_by_start};
 use crate::read::names::{PartName, PartNames, StringTable};
 use crate::read::reader::{Progress, ReadError};
@@ -205,20 +205,14 @@ enum Call {
 
 impl Call {
     fn of(name: &str) -> Option<Call> {
-        Some(match name.strip_prefix("nccl")?.trim_end_matches("()") {
+        let call = name.strip_prefix("nccl")?.trim_end_matches("()");
+        Some(match call {
             "GroupStart" => Call::GroupStart,
             "GroupEnd" => Call::GroupEnd,
-            "AllReduce" => Call::Collective("all_reduce"),
-            "AllGather" => Call::Collective("all_gather"),
-            "ReduceScatter" => Call::Collective("reduce_scatter"),
-            "AlltoAll" | "AllToAll" => Call::Collective("all_to_all"),
-            "Broadcast" | "Bcast" => Call::Collective("broadcast"),
-            "Reduce" => Call::Collective("reduce"),
-            "Gather" => Call::Collective("gather"),
-            "Scatter" => Call::Collective("scatter"),
             "Send" => Call::Send,
             "Recv" => Call::Receive,
-            _ => return None,
+            "Bcast" => Call::Collective("broadcast"),
+            _ => Call::Collective(collective_in(call)?),
         })
     }
 }

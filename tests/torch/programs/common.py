@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -42,6 +43,18 @@ def needs(module: str, name: str | None = None) -> None:
     except (ImportError, AttributeError):
         print(f"skipped: {module} {name or ''} is not installed")
         raise SystemExit(0) from None
+
+
+def training_step(net: nn.Module) -> Callable[[], None]:
+    """A function that trains the module for one step."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(torch.ones(4, 16)).square().mean().backward()
+        optimizer.step()
+
+    return step
 
 
 def finish(*modules: nn.Module) -> None:
