@@ -197,19 +197,7 @@ pub(super) fn skipped(reports: &[Report]) -> Vec<SkippedRules> {
             })
             .or_insert_with(|| part.clone());
     }
-    let mut rows: Vec<SkippedRules> = rows.into_values().collect();
-    for row in &mut rows {
-        for list in [&mut row.facts, &mut row.rules] {
-            list.sort();
-            list.dedup();
-        }
-    }
-    rows.sort_by(|a, b| {
-        b.time_ns
-            .total_cmp(&a.time_ns)
-            .then_with(|| a.facts.cmp(&b.facts))
-    });
-    rows
+    SkippedRules::in_order(rows.into_values())
 }
 
 pub(super) fn unattributed(reports: &[Report], kernel_time_ns: i64) -> Vec<Unattributed> {

@@ -21,7 +21,7 @@ use crate::profile::{
     ApiCall, ApiClass, CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
     Span, StrId, ThreadId,
 };
-use crate::read::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};
+use crate::read::{DeferredRanges, Part, PartPruner, PartRange, PartText, Pruning, RemovedRanges};
 
 /// The namespace of PyTorch's own operators: no such name is a step, a layer, a user's range or a
 /// backward node.
@@ -65,30 +65,35 @@ impl Pruning for UnneededRanges {
     }
 
     fn prune(&self, profile: &mut Profile) {
-        let Some(mut pruner) = self.start(profile) else {
+        let Some(calls) = call_times(profile) else {
             return;
         };
+        let mut pruner = Pruner::new(Arc::new(calls));
         let threads = (0..profile.threads.len()).map(|at| Some(ThreadId::new(at)));
         let threads: Vec<Option<ThreadId>> = threads.collect();
         let part = Part {
             texts: &profile.strings,
             threads: &threads,
         };
-        let mut removed = RemovedRanges::default();
-        pruner.prune(&mut profile.ranges, &part, &mut removed);
-        profile.pruned_ranges += removed.dropped;
-        for (thread, slice, starts) in removed.dropped_starts {
-            profile.pruned_starts.add_slice(thread, slice, starts);
-        }
-        let nodes = removed.nodes.into_iter().filter_map(|(thread, number)| {
-            let thread = profile.threads.get(thread.idx())?;
-            Some((thread.process, number))
+        let mut deferred = DeferredRanges::default();
+        pruner.decide(&profile.ranges, &part, |range, seq| {
+            let thread = profile.threads.get(range.thread.idx());
+            deferred.nodes.extend(thread.map(|t| (t.process, seq)));
         });
-        let deferred = DeferredRanges {
-            nodes: nodes.collect(),
-            ranges: removed.deferred,
-            all_needed: false,
-        };
+        let mut fates = pruner.fates.iter();
+        let starts = &mut profile.pruned_starts;
+        profile.ranges.retain(|range| {
+            let fate = fates.next().copied().unwrap_or(Fate::Keep);
+            match fate {
+                Fate::Keep => {}
+                Fate::Drop => {
+                    profile.pruned_ranges += 1;
+                    starts.add(range.thread, range.span.start);
+                }
+                Fate::Defer => deferred.ranges.push(*range),
+            }
+            fate == Fate::Keep
+        });
         self.restore(deferred, profile);
     }
 }
@@ -183,7 +188,58 @@ enum Fate {
 
 /// Thread, text and arguments, whether there is an operator id, and whether there is a sequence
 /// number and whether that is 0.
-type RangeKey = (u32, StrId, Option<StrId>, bool, Option<bool>);
+type RangeKey = (usize, StrId, Option<StrId>, bool, Option<bool>);
+
+/// What decides the fate of a range.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    span: Span,
+    kind: RangeKind,
+    /// Index in [`Part::threads`].
+    thread: usize,
+    /// In [`Part::texts`]; `None` if the text is not known yet or the range is in a domain of its own, where no
+    /// operators of PyTorch are.
+    text: Option<StrId>,
+    args: Option<StrId>,
+    seq: Option<SerialNumber>,
+    has_op_id: bool,
+    /// Whether it has a number, or a text that may hold one.
+    may_be_numbered: bool,
+}
+
+impl From<&PartRange> for Candidate {
+    fn from(range: &PartRange) -> Candidate {
+        let (text, unknown) = match range.text {
+            PartText::Written(text) => (Some(text), false),
+            PartText::Registered(_) => (None, true),
+        };
+        Candidate {
+            span: range.span,
+            kind: range.kind,
+            thread: range.thread.0 as usize,
+            text: text.filter(|_| range.domain.is_none()),
+            args: range.args,
+            seq: range.seq,
+            has_op_id: range.op_id.is_some(),
+            may_be_numbered: range.seq.is_some() || unknown,
+        }
+    }
+}
+
+impl From<&HostRange> for Candidate {
+    fn from(range: &HostRange) -> Candidate {
+        Candidate {
+            span: range.span,
+            kind: range.kind,
+            thread: range.thread.idx(),
+            text: Some(range.text).filter(|_| range.domain.is_none()),
+            args: range.args,
+            seq: range.seq,
+            has_op_id: range.op_id.is_some(),
+            may_be_numbered: range.seq.is_some(),
+        }
+    }
+}
 
 impl Pruner {
     fn new(calls: Arc<Vec<Vec<i64>>>) -> Pruner {
@@ -196,17 +252,30 @@ impl Pruner {
         }
     }
 
-    /// Decides the fate of every range. A range that starts with the first one or ends after the last
-    /// one started may enclose ranges of another part, and is kept.
-    fn decide(
-        &mut self,
-        ranges: &[HostRange],
-        threads: &[Option<ThreadId>],
-        nodes: &mut Vec<(ThreadId, SerialNumber)>,
-    ) {
-        let bounds = ranges.first().zip(ranges.last());
-        let (first, last) = bounds.map_or((0, 0), |(a, b)| (a.span.start, b.span.start));
-        let mut cursors: Vec<[TimeCursor<'_>; 2]> = (threads.iter())
+    /// Decides the fates of consecutive ranges in order of start. A range that starts with the first one or ends
+    /// after the last one started may enclose ranges of another part, and is kept. `node` receives the ranges
+    /// that may be backward nodes.
+    fn decide<R>(&mut self, ranges: &[R], part: &Part<'_>, mut node: impl FnMut(&R, SerialNumber))
+    where
+        for<'a> Candidate: From<&'a R>,
+    {
+        // Which pieces of a file one pruner gets depends on how busy each thread is, so nothing may
+        // be remembered from one to the next.
+        self.seen.clear();
+        let known = self.operators.len();
+        let names = part.texts.iter().skip(known).map(|(_, text)| text);
+        (self.operators).extend(names.map(|name| name.starts_with(OPERATORS)));
+        self.numbered.iter_mut().for_each(Vec::clear);
+        self.numbered.resize(part.threads.len(), Vec::new());
+        let candidates = || ranges.iter().map(Candidate::from);
+        for range in candidates().filter(|range| range.may_be_numbered) {
+            if let Some(times) = self.numbered.get_mut(range.thread) {
+                times.push(range.span.start);
+            }
+        }
+        let start = |range: Option<&R>| range.map_or(0, |range| Candidate::from(range).span.start);
+        let (first, last) = (start(ranges.first()), start(ranges.last()));
+        let mut cursors: Vec<[TimeCursor<'_>; 2]> = (part.threads.iter())
             .zip(&self.numbered)
             .map(|(thread, numbered)| {
                 let calls = thread.and_then(|thread| self.calls.get(thread.idx()));
@@ -218,35 +287,34 @@ impl Pruner {
             })
             .collect();
         self.fates.clear();
-        for range in ranges {
-            let operator = range.kind == RangeKind::PushPop
-                && self.operators.get(range.text.idx()).copied() == Some(true);
+        for (row, range) in ranges.iter().zip(candidates()) {
+            let operator = (range.text)
+                .filter(|_| range.kind == RangeKind::PushPop)
+                .filter(|text| self.operators.get(text.idx()).copied() == Some(true));
             let numbered = range.seq.is_some();
-            let removable = operator
-                && first < range.span.start
-                && range.span.end <= last
-                && range.span.ns() < LONG_RANGE_NS;
+            let removable = operator.filter(|_| {
+                first < range.span.start
+                    && range.span.end <= last
+                    && range.span.ns() < LONG_RANGE_NS
+            });
             let mut fate = Fate::Keep;
-            if removable || (numbered && !operator) {
+            if removable.is_some() || (numbered && operator.is_none()) {
                 let (mut calls, mut numbers) = (true, true);
-                if let Some([called, others]) = cursors.get_mut(range.thread.idx()) {
+                if let Some([called, others]) = cursors.get_mut(range.thread) {
                     calls = called.more_in(range.span, 0);
                     numbers = others.more_in(range.span, usize::from(numbered));
                 }
-                let key = (
-                    range.thread.row(),
-                    range.text,
-                    range.args,
-                    range.op_id.is_some(),
-                    range.seq.map(|seq| seq.get() == 0),
-                );
                 if let Some(seq) = range.seq
                     && calls
-                    && !operator
+                    && operator.is_none()
                 {
-                    nodes.push((range.thread, seq));
+                    node(row, seq);
                 }
-                let needed = !removable || calls || numbers || self.seen.insert(key);
+                let needed = removable.is_none_or(|text| {
+                    let zero = range.seq.map(|seq| seq.get() == 0);
+                    let key = (range.thread, text, range.args, range.has_op_id, zero);
+                    calls || numbers || self.seen.insert(key)
+                });
                 fate = match range.seq {
                     _ if needed => Fate::Keep,
                     Some(_) => Fate::Defer,
@@ -263,24 +331,9 @@ impl PartPruner for Pruner {
         Box::new(Pruner::new(Arc::clone(&self.calls)))
     }
 
-    fn prune(&mut self, ranges: &mut Vec<HostRange>, part: &Part<'_>, removed: &mut RemovedRanges) {
-        // Which pieces of a file one pruner gets depends on how busy each thread is, so nothing may
-        // be remembered from one to the next.
-        self.seen.clear();
-        let known = self.operators.len();
-        let names = part.texts.iter().skip(known).map(|(_, text)| text);
-        (self.operators).extend(names.map(|name| name.starts_with(OPERATORS)));
-        self.numbered.iter_mut().for_each(Vec::clear);
-        self.numbered.resize(part.threads.len(), Vec::new());
-        // A text beyond those of the part is not known yet, and may hold a number.
-        let may_be_numbered =
-            |range: &HostRange| range.seq.is_some() || range.text.idx() >= part.texts.len();
-        for range in ranges.iter().filter(|range| may_be_numbered(range)) {
-            if let Some(times) = self.numbered.get_mut(range.thread.idx()) {
-                times.push(range.span.start);
-            }
-        }
-        self.decide(ranges, part.threads, &mut removed.nodes);
+    fn prune(&mut self, ranges: &mut Vec<PartRange>, part: &Part<'_>, removed: &mut RemovedRanges) {
+        let nodes = &mut removed.nodes;
+        self.decide(ranges, part, |range, seq| nodes.push((range.thread, seq)));
         let mut fates = self.fates.iter();
         ranges.retain(|range| {
             let fate = fates.next().copied().unwrap_or(Fate::Keep);
@@ -321,19 +374,20 @@ impl<'a> TimeCursor<'a> {
 mod tests {
     use super::*;
     use crate::profile::{RangeText, Strings};
+    use crate::read::PartThread;
 
     /// The ranges kept, those deferred, and the numbers of possible backward nodes.
     fn pruned(rows: &[(&str, i64, i64)], calls: &[i64]) -> (Vec<String>, Vec<String>, Vec<u64>) {
         let mut texts = Strings::default();
-        let mut ranges: Vec<HostRange> = rows
+        let mut ranges: Vec<PartRange> = rows
             .iter()
             .map(|&(text, start, end)| {
                 let parts = RangeText::split(text);
-                HostRange {
+                PartRange {
                     span: Span { start, end },
-                    thread: ThreadId(0),
+                    thread: PartThread(0),
                     kind: RangeKind::PushPop,
-                    text: texts.intern(parts.name),
+                    text: PartText::Written(texts.intern(parts.name)),
                     domain: None,
                     seq: parts.seq.and_then(SerialNumber::new),
                     op_id: parts.op_id.and_then(SerialNumber::new),
@@ -350,7 +404,12 @@ mod tests {
         pruner.prune(&mut ranges, &part, &mut removed);
         let gone = removed.dropped as usize + removed.deferred.len();
         assert_eq!(gone, rows.len() - ranges.len());
-        let text = |r: &HostRange| format!("{} {}", texts.get(r.text), r.span.start);
+        let text = |r: &PartRange| {
+            let PartText::Written(text) = r.text else {
+                panic!("no text was registered: {r:?}");
+            };
+            format!("{} {}", texts.get(text), r.span.start)
+        };
         (
             ranges.iter().map(text).collect(),
             removed.deferred.iter().map(text).collect(),

@@ -4,17 +4,30 @@
 use rustc_hash::FxHashMap;
 
 use crate::profile::{
-    ApiCall, ConfigId, Device, DeviceId, Format, HostRange, LaunchConfig, Process, ProcessId,
-    Profile, RangeText, SerialNumber, Strings, Thread, ThreadId,
+    ApiCall, ConfigId, Device, DeviceId, Format, LaunchConfig, Process, ProcessId, Profile,
+    RangeText, SerialNumber, StrId, Strings, Thread, ThreadId,
 };
 
-/// Splits a range text into the fields of the range.
-pub(super) fn name_range(range: &mut HostRange, strings: &mut Strings, text: &str) {
-    let parts = RangeText::split(text);
-    range.text = strings.intern(parts.name);
-    range.seq = parts.seq.and_then(SerialNumber::new);
-    range.op_id = parts.op_id.and_then(SerialNumber::new);
-    range.args = parts.sizes.map(|sizes| strings.intern(sizes));
+/// The parts of a range text that are fields of a range.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RangeName {
+    pub(super) text: StrId,
+    pub(super) seq: Option<SerialNumber>,
+    pub(super) op_id: Option<SerialNumber>,
+    pub(super) args: Option<StrId>,
+}
+
+impl RangeName {
+    /// Splits a range text; `strings` receives its name and arguments.
+    pub(super) fn split(text: &str, strings: &mut Strings) -> RangeName {
+        let parts = RangeText::split(text);
+        RangeName {
+            text: strings.intern(parts.name),
+            seq: parts.seq.and_then(SerialNumber::new),
+            op_id: parts.op_id.and_then(SerialNumber::new),
+            args: parts.sizes.map(|sizes| strings.intern(sizes)),
+        }
+    }
 }
 
 /// Sorts rows by start, ties in file order. Most files are in order already.

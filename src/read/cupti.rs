@@ -9,7 +9,7 @@ use super::skipped_rows::SkippedRows;
 use super::sqlite::Db;
 use crate::profile::{
     CopyKind, CorrelationMap, DeviceId, LaunchConfig, MemoryCopy, MemoryKind, MemorySet, ProcessId,
-    Profile, SerialNumber, SyncKind, Synchronization,
+    Profile, SerialNumber, Span, SyncKind, Synchronization,
 };
 
 /// How to record a profile with kernels, for either tool: nvprof is no longer developed.
@@ -39,6 +39,39 @@ pub(super) trait Cupti: Send {
     fn sync_kind(&self, number: Option<i64>) -> SyncKind;
 }
 
+/// What records of work on a GPU have in common.
+pub(super) struct GpuRecord {
+    pub(super) span: Span,
+    pub(super) device: DeviceId,
+    pub(super) process: ProcessId,
+    pub(super) stream: u32,
+    pub(super) correlation: Option<SerialNumber>,
+}
+
+impl GpuRecord {
+    /// The common part of a row: start, end, device, process, stream and correlation id. `None`, counted in
+    /// `skipped`, without a time or a device.
+    pub(super) fn read(
+        row: [Option<i64>; 6],
+        skipped: &mut SkippedRows,
+        cupti: &mut dyn Cupti,
+        builder: &mut Builder,
+    ) -> Option<GpuRecord> {
+        let [start, end, ordinal, process, stream, id] = row;
+        skipped.rows += 1;
+        let span = skipped.gpu_span(start, end)?;
+        let ordinal = skipped.owner(count32(ordinal))?;
+        let correlation = correlation(id);
+        Some(GpuRecord {
+            span,
+            device: cupti.device(builder, process, ordinal),
+            process: cupti.process(builder, process, correlation),
+            stream: id32(stream).unwrap_or_default(),
+            correlation,
+        })
+    }
+}
+
 columns!(
     CopyColumns,
     [
@@ -65,43 +98,33 @@ pub(super) fn copies(
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
     for table in tables {
-        for_each_row(db, table, CopyColumns, progress, |row| {
-            let [
-                start,
-                end,
-                ordinal,
-                process,
-                stream,
-                id,
-                bytes,
-                kind,
-                src,
-                dst,
-            ] = row;
-            skipped.rows += 1;
-            let Some(span) = skipped.gpu_span(start, end) else {
-                return;
-            };
-            let Some(ordinal) = skipped.owner(count32(ordinal)) else {
-                return;
-            };
-            let Some(bytes) = skipped.value(count64(bytes)) else {
-                return;
-            };
-            let correlation = correlation(id);
-            let copy = MemoryCopy {
-                span,
-                device: cupti.device(builder, process, ordinal),
-                process: cupti.process(builder, process, correlation),
-                stream: id32(stream).unwrap_or_default(),
-                correlation,
-                bytes,
-                kind: cupti.copy_kind(kind),
-                src: cupti.memory_kind(src),
-                dst: cupti.memory_kind(dst),
-            };
-            builder.profile.copies.push(copy);
-        })?;
+        for_each_row(
+            db,
+            table,
+            CopyColumns,
+            progress,
+            |row: [Option<i64>; 10]| {
+                let [common @ .., bytes, kind, src, dst] = row;
+                let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
+                    return;
+                };
+                let Some(bytes) = skipped.value(count64(bytes)) else {
+                    return;
+                };
+                let copy = MemoryCopy {
+                    span: common.span,
+                    device: common.device,
+                    process: common.process,
+                    stream: common.stream,
+                    correlation: common.correlation,
+                    bytes,
+                    kind: cupti.copy_kind(kind),
+                    src: cupti.memory_kind(src),
+                    dst: cupti.memory_kind(dst),
+                };
+                builder.profile.copies.push(copy);
+            },
+        )?;
     }
     skipped.note(&mut builder.profile, "memory copy", "device", "size");
     Ok(())
@@ -130,25 +153,20 @@ pub(super) fn sets(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
-    for_each_row(db, table, SetColumns, progress, |row| {
-        let [start, end, ordinal, process, stream, id, bytes, kind] = row;
-        skipped.rows += 1;
-        let Some(span) = skipped.gpu_span(start, end) else {
-            return;
-        };
-        let Some(ordinal) = skipped.owner(count32(ordinal)) else {
+    for_each_row(db, table, SetColumns, progress, |row: [Option<i64>; 8]| {
+        let [common @ .., bytes, kind] = row;
+        let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
             return;
         };
         let Some(bytes) = skipped.value(count64(bytes)) else {
             return;
         };
-        let correlation = correlation(id);
         let set = MemorySet {
-            span,
-            device: cupti.device(builder, process, ordinal),
-            process: cupti.process(builder, process, correlation),
-            stream: id32(stream).unwrap_or_default(),
-            correlation,
+            span: common.span,
+            device: common.device,
+            process: common.process,
+            stream: common.stream,
+            correlation: common.correlation,
             bytes,
             mem: cupti.memory_kind(kind),
         };

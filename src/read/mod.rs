@@ -32,7 +32,10 @@ pub(crate) use kineto::{
 };
 pub use nsys::FORMAT as NSYS_SQLITE;
 pub use nvprof::FORMAT as NVPROF_SQLITE;
-pub use pruning::{DeferredRanges, Part, PartPruner, Pruning, RemovedRanges};
+pub use pruning::{
+    DeferredRanges, Part, PartDomain, PartPruner, PartRange, PartText, PartThread, Pruning,
+    RemovedRanges,
+};
 pub use reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
 
 /// The readers of all formats, in the order in which they are tried. A new format is one module and

@@ -3,7 +3,10 @@
 //! More than half of the ranges of a large file enclose no GPU work and name nothing that is reported.
 //! [`crate::correlate`] decides which; a reader only passes its rows on.
 
-use crate::profile::{HostRange, ProcessId, Profile, SerialNumber, StartCounts, Strings, ThreadId};
+use crate::profile::{
+    HostRange, ProcessId, Profile, RangeKind, SerialNumber, Span, StartCounts, StrId, Strings,
+    ThreadId,
+};
 
 /// Decides which ranges of a profile are needed.
 pub trait Pruning: Sync {
@@ -27,7 +30,7 @@ pub trait PartPruner: Send + Sync {
 
     /// Removes ranges that are not needed from `ranges`: consecutive ranges of the file in order of
     /// start.
-    fn prune(&mut self, ranges: &mut Vec<HostRange>, part: &Part<'_>, removed: &mut RemovedRanges);
+    fn prune(&mut self, ranges: &mut Vec<PartRange>, part: &Part<'_>, removed: &mut RemovedRanges);
 }
 
 impl Clone for Box<dyn PartPruner> {
@@ -36,13 +39,51 @@ impl Clone for Box<dyn PartPruner> {
     }
 }
 
+/// A range of one part of a file: a [`HostRange`] whose text, thread and domain are known by their numbers in the
+/// part.
+#[derive(Debug, Clone, Copy)]
+pub struct PartRange {
+    /// When it was open.
+    pub span: Span,
+    /// The thread that opened it.
+    pub thread: PartThread,
+    /// What kind of range it is.
+    pub kind: RangeKind,
+    /// The text.
+    pub text: PartText,
+    /// The domain, when it is not the default one.
+    pub domain: Option<PartDomain>,
+    /// The autograd sequence number.
+    pub seq: Option<SerialNumber>,
+    /// The number of the operator call.
+    pub op_id: Option<SerialNumber>,
+    /// The text of the arguments, in [`Part::texts`].
+    pub args: Option<StrId>,
+}
+
+/// The text of a [`PartRange`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartText {
+    /// The row has the text; it is in [`Part::texts`].
+    Written(StrId),
+    /// The row has a number of the table of strings, which is read later. Such texts are numbered per part.
+    Registered(u32),
+}
+
+/// A thread, by its number in a part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartThread(pub u32);
+
+/// A domain, by its number in a part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartDomain(pub u32);
+
 /// The meanings of the numbers in the ranges of one part of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// The texts. A range whose text has a number beyond them is always kept.
+    /// The texts that stand in the rows.
     pub texts: &'a Strings,
-    /// The thread in the profile, by number of the thread in the part. `None` for a thread that
-    /// made no call.
+    /// The thread in the profile, by [`PartThread`]. `None` for a thread that made no call.
     pub threads: &'a [Option<ThreadId>],
 }
 
@@ -51,19 +92,18 @@ pub struct Part<'a> {
 pub struct RemovedRanges {
     /// Number of ranges that are not needed.
     pub dropped: u64,
-    /// How many of them started when: thread, by its number in the part, slice of
-    /// [`StartCounts::slice`], starts.
-    pub dropped_starts: Vec<(ThreadId, i64, u32)>,
-    /// Ranges that are needed if a backward node has their sequence number, in order of start.
-    pub deferred: Vec<HostRange>,
-    /// Thread, by its number in the part, and sequence number of every range that may be a backward
-    /// node.
-    pub nodes: Vec<(ThreadId, SerialNumber)>,
+    /// How many of them started when: thread, slice of [`StartCounts::slice`], starts.
+    pub dropped_starts: Vec<(PartThread, i64, u32)>,
+    /// Ranges that are needed if a backward node has their sequence number, in order of start. They have written
+    /// texts and the default domain.
+    pub deferred: Vec<PartRange>,
+    /// Thread and sequence number of every range that may be a backward node.
+    pub nodes: Vec<(PartThread, SerialNumber)>,
 }
 
 impl RemovedRanges {
     /// Counts a range that is not needed.
-    pub fn drop(&mut self, range: &HostRange) {
+    pub fn drop(&mut self, range: &PartRange) {
         self.dropped += 1;
         let slice = StartCounts::slice(range.span.start);
         match self.dropped_starts.last_mut() {

@@ -411,19 +411,7 @@ fn skipped(verdict: &Verdict, costed: &Costed) -> Vec<SkippedRules> {
         row.rules.extend(missing.rules.iter().map(|r| label(r)));
         row.time_ns = row.time_ns.max(finite(missing.time_ns));
     }
-    let mut rows: Vec<SkippedRules> = by_needs.into_values().collect();
-    for row in &mut rows {
-        for list in [&mut row.facts, &mut row.rules] {
-            list.sort();
-            list.dedup();
-        }
-    }
-    rows.sort_by(|a, b| {
-        b.time_ns
-            .total_cmp(&a.time_ns)
-            .then_with(|| a.facts.cmp(&b.facts))
-    });
-    rows
+    SkippedRules::in_order(by_needs.into_values())
 }
 
 fn faults(verdict: &Verdict) -> Vec<Fault> {

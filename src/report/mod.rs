@@ -689,6 +689,25 @@ pub struct SkippedRules {
     pub recordable: bool,
 }
 
+impl SkippedRules {
+    /// The rows, those of the most GPU time first, each name once.
+    pub(crate) fn in_order(rows: impl Iterator<Item = SkippedRules>) -> Vec<SkippedRules> {
+        let mut rows: Vec<SkippedRules> = rows.collect();
+        for row in &mut rows {
+            for list in [&mut row.facts, &mut row.rules] {
+                list.sort();
+                list.dedup();
+            }
+        }
+        rows.sort_by(|a, b| {
+            b.time_ns
+                .total_cmp(&a.time_ns)
+                .then_with(|| a.facts.cmp(&b.facts))
+        });
+        rows
+    }
+}
+
 /// Kernels without an operator, for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

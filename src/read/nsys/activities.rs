@@ -8,7 +8,7 @@ use crate::profile::{
     SyncKind,
 };
 use crate::read::builder::{Builder, Owners};
-use crate::read::cupti::{self, Cupti, correlation, count32, id32};
+use crate::read::cupti::{self, Cupti, GpuRecord, correlation, count32};
 use crate::read::integer_rows::{columns, for_each_row};
 use crate::read::names::{PartName, PartNames, StringTable};
 use crate::read::reader::{Progress, ReadError};
@@ -109,26 +109,27 @@ fn graphs(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
-    for_each_row(db, GRAPHS, GraphColumns, progress, |row| {
-        let [start, end, ordinal, process, stream, id, graph] = row;
-        skipped.rows += 1;
-        let Some(span) = skipped.gpu_span(start, end) else {
-            return;
-        };
-        let Some(ordinal) = skipped.owner(count32(ordinal)) else {
-            return;
-        };
-        let correlation = correlation(id);
-        let trace = GraphTrace {
-            span,
-            device: records.device(builder, process, ordinal),
-            process: records.process(builder, process, correlation),
-            stream: id32(stream).unwrap_or_default(),
-            correlation,
-            graph: graph.map_or(0, i64::cast_unsigned),
-        };
-        builder.profile.graphs.push(trace);
-    })?;
+    for_each_row(
+        db,
+        GRAPHS,
+        GraphColumns,
+        progress,
+        |row: [Option<i64>; 7]| {
+            let [common @ .., graph] = row;
+            let Some(common) = GpuRecord::read(common, &mut skipped, records, builder) else {
+                return;
+            };
+            let trace = GraphTrace {
+                span: common.span,
+                device: common.device,
+                process: common.process,
+                stream: common.stream,
+                correlation: common.correlation,
+                graph: graph.map_or(0, i64::cast_unsigned),
+            };
+            builder.profile.graphs.push(trace);
+        },
+    )?;
     skipped.note(&mut builder.profile, "CUDA graph", "device", "id");
     Ok(())
 }

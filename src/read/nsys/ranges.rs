@@ -7,18 +7,18 @@ use rustc_hash::FxHashMap;
 
 use super::enums::{Enumeration, EventKind};
 use super::{Pids, RANGES, process_key};
-use crate::profile::{HostRange, RangeKind, Span, StrId, Strings, ThreadId};
-use crate::read::builder::{Builder, name_range};
+use crate::profile::{HostRange, RangeKind, Span, StartCounts, StrId, Strings, ThreadId};
+use crate::read::builder::{Builder, RangeName};
 use crate::read::names::{Distinct, StringTable};
-use crate::read::pruning::{self, DeferredRanges, PartPruner, Pruning, RemovedRanges};
+use crate::read::pruning::{
+    self, DeferredRanges, PartDomain, PartPruner, PartRange, PartText, PartThread, Pruning,
+    RemovedRanges,
+};
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
 
-/// Flag in the text of a range with a registered text; the other bits are the number of its id.
-const REGISTERED: u32 = 1 << 31;
-
-/// The ranges of one part of the table. Texts, threads and domains in the rows are numbers of the part.
+/// The ranges of one part of the table.
 #[derive(Clone)]
 struct Part {
     kinds: Enumeration<EventKind>,
@@ -28,7 +28,7 @@ struct Part {
     ids: Distinct<i64>,
     /// Process and domain id of every domain except the default one.
     domains: Distinct<(i64, i64)>,
-    rows: Vec<HostRange>,
+    rows: Vec<PartRange>,
     /// Domains named in this part: process, domain id, name or its id.
     named: Vec<(i64, i64, DomainName)>,
     damage: SkippedRows,
@@ -45,14 +45,22 @@ struct Part {
     whole: Whole,
 }
 
-/// The numbers of a [`Part`] translated to those of the profile, as far as needed so far.
+/// What the numbers of a [`Part`] are in the profile, as far as needed so far.
 #[derive(Debug, Clone, Default)]
 struct Whole {
     texts: Vec<StrId>,
     threads: Vec<ThreadId>,
-    ids: Vec<u32>,
-    domains: Vec<u32>,
+    ids: Vec<TextNumber>,
+    domains: Vec<DomainNumber>,
 }
+
+/// A registered text, by its number in [`Ranges::ids`].
+#[derive(Debug, Clone, Copy)]
+struct TextNumber(u32);
+
+/// A domain, by its number in [`Ranges::domains`].
+#[derive(Debug, Clone, Copy)]
+struct DomainNumber(u32);
 
 #[derive(Clone)]
 enum DomainName {
@@ -156,37 +164,32 @@ impl Sink for Part {
         let Some(thread) = self.damage.owner(cells.int(THREAD)) else {
             return;
         };
-        let mut range = HostRange {
-            span,
-            thread: ThreadId(self.threads.number(thread)),
-            kind,
-            text: StrId(0),
-            domain: None,
-            seq: None,
-            op_id: None,
-            args: None,
-        };
-        if let Some(domain) = cells.int(DOMAIN).filter(|&d| d != 0) {
-            range.domain = Some(StrId(self.domains.number((process_key(thread), domain))));
-        }
-        match Self::text(cells) {
+        // Nearly all texts are UTF-8, and checking is much faster than replacing.
+        let (text, name) = match Self::text(cells) {
+            Ok(Some(id)) => (PartText::Registered(self.ids.number(id)), None),
+            Ok(None) => (PartText::Written(self.texts.intern("")), None),
             Err(bytes) => {
-                // Nearly all texts are UTF-8, and checking is much faster than replacing.
-                match std::str::from_utf8(bytes) {
-                    Ok(text) => name_range(&mut range, &mut self.texts, text),
-                    Err(_) => {
-                        let text = String::from_utf8_lossy(bytes);
-                        name_range(&mut range, &mut self.texts, &text);
-                    }
-                }
+                let name = match std::str::from_utf8(bytes) {
+                    Ok(text) => RangeName::split(text, &mut self.texts),
+                    Err(_) => RangeName::split(&String::from_utf8_lossy(bytes), &mut self.texts),
+                };
+                (PartText::Written(name.text), Some(name))
             }
-            Ok(Some(id)) => range.text = StrId(self.ids.number(id) | REGISTERED),
-            Ok(None) => range.text = self.texts.intern(""),
-        }
+        };
+        let domain = cells.int(DOMAIN).filter(|&d| d != 0);
+        self.rows.push(PartRange {
+            span,
+            thread: PartThread(self.threads.number(thread)),
+            kind,
+            text,
+            domain: domain.map(|d| PartDomain(self.domains.number((process_key(thread), d)))),
+            seq: name.and_then(|name| name.seq),
+            op_id: name.and_then(|name| name.op_id),
+            args: name.and_then(|name| name.args),
+        });
         self.first = self.first.min(span.start);
         self.sorted &= self.last <= span.start;
         self.last = self.last.max(span.start);
-        self.rows.push(range);
     }
 
     fn finish(&mut self) {
@@ -205,24 +208,26 @@ impl Sink for Part {
 }
 
 impl Whole {
-    fn of_text(&self, text: StrId) -> StrId {
-        match text.row() & REGISTERED {
-            0 => self.texts.get(text.idx()).copied(),
-            _ => (self.ids.get((text.row() & !REGISTERED) as usize))
-                .map(|number| StrId(number | REGISTERED)),
+    /// The range in the profile, without its domain, and without its text if that is registered.
+    fn range(&self, range: PartRange, unnamed: StrId) -> HostRange {
+        let text = |text: StrId| self.texts.get(text.idx()).copied().unwrap_or(unnamed);
+        HostRange {
+            span: range.span,
+            thread: self.thread(range.thread).unwrap_or(ThreadId(u32::MAX)),
+            kind: range.kind,
+            text: match range.text {
+                PartText::Written(written) => text(written),
+                PartText::Registered(_) => unnamed,
+            },
+            domain: None,
+            seq: range.seq,
+            op_id: range.op_id,
+            args: range.args.map(text),
         }
-        .unwrap_or(StrId(u32::MAX))
     }
 
-    fn range(&self, range: HostRange) -> HostRange {
-        let domain = |d: StrId| self.domains.get(d.idx()).map(|&number| StrId(number));
-        HostRange {
-            text: self.of_text(range.text),
-            args: range.args.map(|args| self.of_text(args)),
-            domain: range.domain.and_then(domain),
-            thread: (self.threads.get(range.thread.idx()).copied()).unwrap_or(range.thread),
-            ..range
-        }
+    fn thread(&self, thread: PartThread) -> Option<ThreadId> {
+        self.threads.get(thread.0 as usize).copied()
     }
 }
 
@@ -233,6 +238,10 @@ pub(super) struct Ranges {
     ids: Distinct<i64>,
     domains: Distinct<(i64, i64)>,
     named: Vec<(i64, i64, DomainName)>,
+    /// The ranges, by their index in the profile, whose text is registered.
+    without_text: Vec<(usize, TextNumber)>,
+    /// The ranges, by their index in the profile, with a domain.
+    without_domain: Vec<(usize, DomainNumber)>,
     damage: SkippedRows,
     deferred: DeferredRanges,
     /// Whether any range has a payload.
@@ -269,7 +278,7 @@ impl Ranges {
             // Pruning needs rows in order of start, because it finds enclosing ranges.
             builder.profile.ranges.clear();
             builder.profile.pruned_ranges = 0;
-            builder.profile.pruned_starts = crate::profile::StartCounts::default();
+            builder.profile.pruned_starts = StartCounts::default();
             return Ranges::read(db, kinds, None, pids, builder, progress);
         }
         Ok(ranges)
@@ -287,31 +296,43 @@ impl Ranges {
             whole.threads.push(pids.thread(builder, global));
         }
         for &id in part.ids.values().iter().skip(whole.ids.len()) {
-            whole.ids.push(self.ids.number(id));
+            whole.ids.push(TextNumber(self.ids.number(id)));
         }
         for &domain in part.domains.values().iter().skip(whole.domains.len()) {
-            whole.domains.push(self.domains.number(domain));
+            let number = self.domains.number(domain);
+            whole.domains.push(DomainNumber(number));
         }
+        let profile = &mut builder.profile;
         let removed = &mut part.removed;
-        builder.profile.pruned_ranges += std::mem::take(&mut removed.dropped);
+        profile.pruned_ranges += std::mem::take(&mut removed.dropped);
         for (thread, slice, starts) in removed.dropped_starts.drain(..) {
-            if let Some(thread) = whole.threads.get(thread.idx()) {
-                builder
-                    .profile
-                    .pruned_starts
-                    .add_slice(*thread, slice, starts);
+            if let Some(thread) = whole.thread(thread) {
+                profile.pruned_starts.add_slice(thread, slice, starts);
             }
         }
-        let deferred = removed.deferred.drain(..).map(|row| whole.range(row));
+        let unnamed = profile.strings.intern("");
+        let deferred = removed.deferred.drain(..);
+        let deferred = deferred.map(|row| whole.range(row, unnamed));
         self.deferred.ranges.extend(deferred);
         for (thread, number) in removed.nodes.drain(..) {
-            let thread = whole.threads.get(thread.idx());
-            let thread = thread.and_then(|t| builder.profile.threads.get(t.idx()));
+            let thread = whole.thread(thread);
+            let thread = thread.and_then(|t| profile.threads.get(t.idx()));
             let node = thread.map(|t| (t.process, number));
             self.deferred.nodes.extend(node);
         }
-        let rows = part.rows.drain(..).map(|row| whole.range(row));
-        builder.profile.ranges.extend(rows);
+        for row in part.rows.drain(..) {
+            let index = profile.ranges.len();
+            if let PartText::Registered(id) = row.text {
+                let number = whole.ids.get(id as usize);
+                self.without_text
+                    .extend(number.map(|&number| (index, number)));
+            }
+            if let Some(domain) = row.domain {
+                let number = whole.domains.get(domain.0 as usize);
+                (self.without_domain).extend(number.map(|&number| (index, number)));
+            }
+            profile.ranges.push(whole.range(row, unnamed));
+        }
     }
 
     /// Ids of `StringIds` the ranges refer to.
@@ -332,48 +353,34 @@ impl Ranges {
     ) {
         let profile = &mut builder.profile;
         let registered = self.registered(strings, &mut profile.strings);
+        for (index, number) in std::mem::take(&mut self.without_text) {
+            let range = profile.ranges.get_mut(index);
+            if let Some((range, name)) = range.zip(registered.get(number.0 as usize)) {
+                range.text = name.text;
+                range.seq = name.seq;
+                range.op_id = name.op_id;
+                range.args = name.args;
+            }
+        }
         let domains = self.domains(strings, &mut profile.strings);
+        for (index, number) in std::mem::take(&mut self.without_domain) {
+            if let Some(range) = profile.ranges.get_mut(index) {
+                range.domain = domains.get(number.0 as usize).copied();
+            }
+        }
         if let Some(pruning) = pruning {
             // A registered text may also be that of a backward node.
-            self.deferred.all_needed = registered.iter().any(|parts| parts.seq.is_some());
+            self.deferred.all_needed = registered.iter().any(|name| name.seq.is_some());
             pruning.restore(std::mem::take(&mut self.deferred), profile);
-        }
-        if !registered.is_empty() || !domains.is_empty() {
-            for range in &mut profile.ranges {
-                range.domain = range.domain.and_then(|d| domains.get(d.idx()).copied());
-                if range.text.row() & REGISTERED == 0 {
-                    continue;
-                }
-                let number = (range.text.row() & !REGISTERED) as usize;
-                let Some(parts) = registered.get(number) else {
-                    continue;
-                };
-                range.text = parts.text;
-                range.seq = parts.seq;
-                range.op_id = parts.op_id;
-                range.args = parts.args;
-            }
         }
         self.damage.note(profile, "NVTX", "thread", "event type");
     }
 
     /// The parts of every registered text.
-    fn registered(&self, strings: &StringTable, into: &mut Strings) -> Vec<HostRange> {
-        let mut split = |id: &i64| {
-            let mut parts = HostRange {
-                span: Span { start: 0, end: 0 },
-                thread: ThreadId(0),
-                kind: RangeKind::PushPop,
-                text: StrId(0),
-                domain: None,
-                seq: None,
-                op_id: None,
-                args: None,
-            };
-            name_range(&mut parts, into, strings.get(*id).unwrap_or_default());
-            parts
-        };
-        self.ids.values().iter().map(&mut split).collect()
+    fn registered(&self, strings: &StringTable, into: &mut Strings) -> Vec<RangeName> {
+        let ids = self.ids.values().iter();
+        ids.map(|id| RangeName::split(strings.get(*id).unwrap_or_default(), into))
+            .collect()
     }
 
     /// The names of the domains; the first row that names one counts.

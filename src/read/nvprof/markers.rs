@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{HostRange, RangeKind, Span, StrId, ThreadId};
-use crate::read::builder::{Builder, name_range};
+use crate::profile::{HostRange, RangeKind, Span, ThreadId};
+use crate::read::builder::{Builder, RangeName};
 use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
@@ -154,27 +154,26 @@ impl Markers {
 impl Row {
     fn range(&self, strings: &StringTable, builder: &mut Builder) -> HostRange {
         let mark = self.flags & START == 0;
-        let mut range = HostRange {
+        let text = |id: i64| strings.get(id).filter(|_| id != 0);
+        let thread = thread(self.object, builder);
+        let names = &mut builder.profile.strings;
+        let name = RangeName::split(text(self.name).unwrap_or_default(), names);
+        HostRange {
             span: Span {
                 start: self.time,
                 end: if mark { self.time } else { i64::MAX },
             },
-            thread: thread(self.object, builder),
+            thread,
             kind: if mark {
                 RangeKind::Mark
             } else {
                 RangeKind::PushPop
             },
-            text: StrId(0),
-            domain: None,
-            seq: None,
-            op_id: None,
-            args: None,
-        };
-        let text = |id: i64| strings.get(id).filter(|_| id != 0);
-        let names = &mut builder.profile.strings;
-        name_range(&mut range, names, text(self.name).unwrap_or_default());
-        range.domain = text(self.domain).map(|domain| names.intern(domain));
-        range
+            text: name.text,
+            domain: text(self.domain).map(|domain| names.intern(domain)),
+            seq: name.seq,
+            op_id: name.op_id,
+            args: name.args,
+        }
     }
 }
