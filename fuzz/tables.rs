@@ -79,7 +79,8 @@ const TEXTS: &[&str] = &[
     "3.11.1",
 ];
 
-/// Small complete databases, as bytes: the start of the example, and the seeds of the two readers.
+/// Small complete databases, as bytes: the start of the example, and the seeds of the two readers, one of them
+/// with nodes of CUDA graphs.
 fn bases() -> &'static [Vec<u8>] {
     static BASES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     BASES.get_or_init(|| {
@@ -88,7 +89,11 @@ fn bases() -> &'static [Vec<u8>] {
         let mut bases = vec![crate::with_bytes_of(&example, |copy| {
             shorten(copy).expect("the example can be edited");
         })];
-        for seed in ["corpus/nsys/seed.sqlite", "corpus/nvprof/seed.sql"] {
+        for seed in [
+            "corpus/nsys/seed.sqlite",
+            "corpus/nvprof/seed.sql",
+            "corpus/nsys/seed_graph.sqlite",
+        ] {
             bases.push(std::fs::read(root.join(seed)).expect("a seed"));
         }
         bases

@@ -86,6 +86,18 @@ fn seed_profiles_contain_kernels() {
 }
 
 #[test]
+fn a_seed_has_nodes_of_a_captured_graph() {
+    let captured = seeds("nsys").into_iter().any(|path| {
+        let profile = read::open_pruned(&path, &UnneededRanges, &NoProgress).unwrap();
+        profile
+            .kernels
+            .iter()
+            .any(|kernel| kernel.captured.is_some())
+    });
+    assert!(captured);
+}
+
+#[test]
 fn seed_rules_costs_and_gpus_load() {
     for (name, text) in texts("rules") {
         let file = RuleFile {
