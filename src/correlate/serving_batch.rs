@@ -23,6 +23,12 @@ pub struct Requests {
     /// Keys that these tokens attend to: the lengths of all sequences so far; `None` where the name does
     /// not say.
     pub keys: Option<u64>,
+    /// Pairs of a new token and another of its request, itself included, summed over requests: new tokens
+    /// squared; `None` where the name does not say.
+    pub new_pairs: Option<u64>,
+    /// Pairs of a new token and a key of its request, summed over requests; `None` where the name does not
+    /// say.
+    pub pairs: Option<u64>,
 }
 
 impl ServingBatch {
@@ -52,7 +58,7 @@ impl ServingBatch {
         let requests = Requests {
             sequences: number("bs=")?,
             tokens: number("toks="),
-            keys: None,
+            ..Requests::default()
         };
         let none = Requests::default();
         match kind {
@@ -94,6 +100,53 @@ impl ServingBatch {
         self.sum(|requests| requests.keys)
     }
 
+    /// Pairs of a new token and a key that attention without a mask multiplies.
+    pub fn pairs(&self) -> Option<u64> {
+        self.sum(|requests| requests.pairs)
+    }
+
+    /// Pairs that a causal mask leaves, aligned so that the last new token sees all keys.
+    pub fn causal_pairs(&self) -> Option<u64> {
+        let new = self.sum(|requests| requests.new_pairs)?;
+        let masked = new.checked_sub(self.tokens()?)? / 2;
+        self.pairs()?.checked_sub(masked)
+    }
+
+    /// The batch without what grows with every token.
+    fn steady(&self) -> ServingBatch {
+        let steady = |requests: &Requests| Requests {
+            keys: requests.keys.map(|_| 0),
+            new_pairs: requests.new_pairs.map(|_| 0),
+            pairs: requests.pairs.map(|_| 0),
+            ..*requests
+        };
+        ServingBatch {
+            prefill: steady(&self.prefill),
+            decode: steady(&self.decode),
+        }
+    }
+
+    /// The mean of batches that differ at most in what grows with every token.
+    fn mean(all: &[ServingBatch]) -> Option<ServingBatch> {
+        let first = all.first()?;
+        let mean = |of: &dyn Fn(&ServingBatch) -> Option<u64>| {
+            let sum = all
+                .iter()
+                .try_fold(0_u128, |sum, batch| Some(sum + u128::from(of(batch)?)))?;
+            u64::try_from(sum / all.len() as u128).ok()
+        };
+        let requests = |of: fn(&ServingBatch) -> &Requests| Requests {
+            keys: mean(&|batch| of(batch).keys),
+            new_pairs: mean(&|batch| of(batch).new_pairs),
+            pairs: mean(&|batch| of(batch).pairs),
+            ..*of(first)
+        };
+        Some(ServingBatch {
+            prefill: requests(|batch| &batch.prefill),
+            decode: requests(|batch| &batch.decode),
+        })
+    }
+
     /// The sum over both kinds of requests; `None` where it is not known of one that there is.
     fn sum(&self, of: fn(&Requests) -> Option<u64>) -> Option<u64> {
         let known = |requests: &Requests| match requests.sequences {
@@ -109,18 +162,25 @@ impl Requests {
     fn read(text: &str) -> Option<(Requests, &str)> {
         let (sequences, rest) = text.split_once('(')?;
         let (inner, rest) = rest.split_once(')')?;
-        let (tokens, keys) = match inner.strip_prefix("sq") {
+        let sequences = sequences.parse().ok()?;
+        let requests = match inner.strip_prefix("sq") {
             Some(sums) => {
                 let (tokens, sums) = sums.split_once("sk")?;
-                let (keys, _) = sums.split_once("sq")?;
-                (tokens, keys.parse().ok())
+                let (keys, sums) = sums.split_once("sqsq")?;
+                let (new_pairs, pairs) = sums.split_once("sqsk")?;
+                Requests {
+                    sequences,
+                    tokens: tokens.parse().ok(),
+                    keys: keys.parse().ok(),
+                    new_pairs: new_pairs.parse().ok(),
+                    pairs: pairs.parse().ok(),
+                }
             }
-            None => (inner.split('_').next()?, None),
-        };
-        let requests = Requests {
-            sequences: sequences.parse().ok()?,
-            tokens: tokens.parse().ok(),
-            keys,
+            None => Requests {
+                sequences,
+                tokens: inner.split('_').next()?.parse().ok(),
+                ..Requests::default()
+            },
         };
         Some((requests, rest))
     }
@@ -131,7 +191,8 @@ impl Requests {
     }
 }
 
-/// The batch of all analysed executions and their number; `None` where no range names one, or several differ.
+/// The batch of all analysed executions and their number; `None` where no range names one, or several differ
+/// in requests or new tokens. What the new tokens attend to grows from one to the next; it is the mean.
 pub(super) fn of_window(
     profile: &Profile,
     launches: &[Option<CallId>],
@@ -156,9 +217,12 @@ pub(super) fn of_window(
     let details = |batch: &ServingBatch| batch.prefill.details() + batch.decode.details();
     let most = found.iter().map(details).max()?;
     found.retain(|batch| details(batch) == most);
-    let first = *found.first()?;
-    let same = found.iter().all(|batch| *batch == first);
-    same.then_some((first, found.len() as u64))
+    let steady = found.first()?.steady();
+    let same = found.iter().all(|batch| batch.steady() == steady);
+    Some((
+        ServingBatch::mean(&found).filter(|_| same)?,
+        found.len() as u64,
+    ))
 }
 
 #[cfg(test)]
@@ -170,6 +234,7 @@ mod tests {
             sequences,
             tokens,
             keys,
+            ..Requests::default()
         }
     }
 
@@ -179,8 +244,16 @@ mod tests {
         for (name, prefill, decode, phase) in [
             (
                 "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)",
-                requests(0, Some(0), Some(0)),
-                requests(32, Some(32), Some(32_785)),
+                Requests {
+                    new_pairs: Some(0),
+                    pairs: Some(0),
+                    ..requests(0, Some(0), Some(0))
+                },
+                Requests {
+                    new_pairs: Some(32),
+                    pairs: Some(32_785),
+                    ..requests(32, Some(32), Some(32_785))
+                },
                 "decode",
             ),
             (
@@ -235,5 +308,27 @@ mod tests {
         let mixed = "execute_8_context_1(sq6sk9sqsq36sqsk54)_generation_2(sq2sk40sqsq2sqsk40)";
         assert_eq!(batch(mixed).keys(), Some(49));
         assert_eq!(batch("step[DECODE bs=32]").keys(), None);
+    }
+
+    #[test]
+    fn masks_leave_the_pairs_of_each_request() {
+        // 6 new tokens of 9 see 4 to 9 keys; 2 requests that see all 40 of theirs.
+        let mixed = "execute_8_context_1(sq6sk9sqsq36sqsk54)_generation_2(sq2sk40sqsq2sqsk40)";
+        let batch = ServingBatch::read(mixed).unwrap();
+        assert_eq!(batch.pairs(), Some(94));
+        assert_eq!(batch.causal_pairs(), Some((4..=9).sum::<u64>() + 40));
+    }
+
+    #[test]
+    fn executions_differ_at_most_in_what_they_attend_to() {
+        let batch = |keys: u64, tokens| {
+            let name =
+                format!("execute_2_context_0(0)_generation_2(sq{tokens}sk{keys}sqsq2sqsk{keys})");
+            ServingBatch::read(&name).unwrap()
+        };
+        let (first, second) = (batch(10, 2), batch(14, 2));
+        assert_eq!(first.steady(), second.steady());
+        assert_eq!(ServingBatch::mean(&[first, second]), Some(batch(12, 2)));
+        assert_ne!(first.steady(), batch(10, 3).steady());
     }
 }

@@ -110,6 +110,12 @@ fn site_cost(
         ops::add_zero_fill(cost, op, args, site.args_from_forward, main.stored);
     }
     if own.is_none()
+        && cost == Err(UnknownCost::DataDependent)
+        && let Some(served) = served_attention(run, site, args, decoded)
+    {
+        cost = Ok(served);
+    }
+    if own.is_none()
         && let Some(sent) = message_cost(run, site, &main, &cost)
     {
         cost = Ok(sent);
@@ -216,6 +222,42 @@ fn cost_of(
         }
     }
     cost
+}
+
+/// The cost of attention over cached keys, if the range of the engine tells their lengths and the names of
+/// the kernels tell that all of them are read.
+fn served_attention(
+    run: &Run,
+    site: &Site,
+    args: Option<&OpArgs>,
+    decoded: &[Arc<DecodedName>],
+) -> Option<OpCost> {
+    let batch = run.batch?;
+    let kernels = || {
+        let attention = |name: &&Arc<DecodedName>| name.family == Family::Attention && !name.helper;
+        decoded.iter().filter(attention)
+    };
+    let all = |holds: fn(&DecodedName) -> bool| kernels().all(|name| holds(name));
+    let cache = kernels().find_map(|name| dtype_in_memory(name))?;
+    if !all(|name| name.windowed == Some(false)) {
+        return None;
+    }
+    // One new token of each request sees all of its keys, with and without a mask.
+    let decodes = batch.tokens() == Some(batch.sequences());
+    let pairs = if decodes || all(|name| name.causal == Some(true)) {
+        batch.causal_pairs()?
+    } else if all(|name| name.causal == Some(false)) {
+        batch.pairs()?
+    } else {
+        return None;
+    };
+    let lengths = ops::CachedLengths {
+        tokens: batch.tokens()?,
+        keys: batch.keys()?,
+        pairs,
+        cache,
+    };
+    ops::cost_with_lengths(site.op.as_ref()?, args?, lengths).ok()
 }
 
 /// Finds the partners of one site. Few sites need them, and finding them visits every call.

@@ -4,7 +4,7 @@
 use crate::shared;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pyprof_advise::cost::kernel_name::decode;
 use pyprof_advise::cost::{Family, TensorCore};
@@ -78,8 +78,12 @@ fn sqlite(path: &Path) -> Times {
 }
 
 fn profiles() -> Option<Vec<(String, Times)>> {
+    Some(kernels_of(shared::profiles()?))
+}
+
+fn kernels_of(paths: Vec<PathBuf>) -> Vec<(String, Times)> {
     let mut found = Vec::new();
-    for path in shared::profiles()? {
+    for path in paths {
         let name = shared::name(&path);
         let times = if name.ends_with(".json") || name.ends_with(".json.gz") {
             kineto(&path)
@@ -90,7 +94,7 @@ fn profiles() -> Option<Vec<(String, Times)>> {
             found.push((name, times));
         }
     }
-    Some(found)
+    found
 }
 
 /// Kernels that a program brings with it and whose names tell no kind of work, as beginnings of labels:
@@ -106,7 +110,11 @@ const UNDECIDED: &[(&str, &str)] = &[
 
 #[test]
 fn every_kernel_has_a_family_unless_it_is_of_the_program() {
-    let Some(profiles) = profiles() else { return };
+    let Some(mut paths) = shared::profiles() else {
+        return;
+    };
+    paths.extend(shared::pairs());
+    let profiles = kernels_of(paths);
     assert!(
         profiles.len() > 20,
         "only {} profiles with kernels",

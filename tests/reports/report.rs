@@ -76,6 +76,7 @@ fn decoded(base: &str, family: Family) -> DecodedName {
         triton: false,
         helper: false,
         causal: None,
+        windowed: None,
         collective: None,
         fast_conv: false,
         wraps: None,

@@ -66,11 +66,10 @@ fn flash2(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     tile_of_traits(traits, out);
     // The split-KV kernel has no dropout flag before the causal flag.
     let position = usize::from(!leaf.contains("splitkv"));
-    out.causal = args
-        .iter()
-        .skip(1)
-        .filter_map(|a| scan::flag(a))
-        .nth(position);
+    let flags = args.iter().skip(1).filter_map(|a| scan::flag(a));
+    let mut flags = flags.skip(position);
+    // The flag behind it (`Is_local`) selects a window.
+    (out.causal, out.windowed) = (flags.next(), flags.next());
     out.split_k = leaf.contains("splitkv");
     true
 }
@@ -103,18 +102,14 @@ fn flash3(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.persistent = true;
     out.dtype = scan::first_type(parts.args, true);
     out.arch = arch_in(&lower).or(Some((9, 0)));
-    let flags = if early {
+    if early {
         let args = scan::split_args(parts.args);
-        args.iter().skip(1).find_map(|a| scan::flag(a))
-    } else {
-        // The flag after the architecture tag of the main loop.
-        lower
-            .find("arch::sm")
-            .and_then(|at| lower.get(at..))
-            .and_then(|rest| rest.split(',').nth(1))
-            .and_then(|arg| scan::flag(arg.trim()))
-    };
-    out.causal = flags;
+        out.causal = args.iter().skip(1).find_map(|a| scan::flag(a));
+    } else if let Some(rest) = lower.find("arch::sm").and_then(|at| lower.get(at..)) {
+        // The flags after the architecture tag of the main loop: `Is_causal`, `Is_local`.
+        let mut flags = rest.split(',').skip(1).map(|arg| scan::flag(arg.trim()));
+        (out.causal, out.windowed) = (flags.next().flatten(), flags.next().flatten());
+    }
     out.label = if lower.contains("flashattnbwd") {
         "FlashAttention 3 backward".to_owned()
     } else {
@@ -224,6 +219,7 @@ fn trt_llm(rest: &str, out: &mut DecodedName) {
     } else {
         None
     };
+    out.windowed = out.causal.map(|_| rest.contains("Sliding"));
     if let Some((q, kv)) = rest.rsplit_once("Kv")
         && let (Some(m), Some(n)) = (
             q.rsplit_once('Q').and_then(|m| m.1.parse().ok()),

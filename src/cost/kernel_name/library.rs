@@ -633,7 +633,7 @@ const TYPED: &[Typed] = {
 };
 
 fn typed(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
-    if sp3_winograd(parts, out) || deep_gemm(parts, out) {
+    if sp3_winograd(parts, out) || deep_gemm(parts, out) || triton_kernels(parts, out) {
         return true;
     }
     let leaf = if parts.path.contains("internal::gemvx") {
@@ -685,6 +685,43 @@ fn deep_gemm(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.persistent = true;
     out.dtype = parts.leaf.split('_').find_map(type_token);
     out.arch = parts.leaf.split('_').find_map(arch);
+    true
+}
+
+/// Products of experts of the package `triton_kernels`: `_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu`
+/// and `_p_matmul_ogs_...` have the layouts and types of result, input and weights, then the tile and the
+/// number of splits (`make_matmul_repr` in `matmul_ogs_details/_common.py`).
+fn triton_kernels(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
+    let leaf = parts.leaf.trim_start_matches('_');
+    let Some(rest) = leaf
+        .strip_prefix("p_matmul_ogs_")
+        .or_else(|| leaf.strip_prefix("matmul_ogs_"))
+    else {
+        return false;
+    };
+    let mut words = rest.split('_').skip(1);
+    let types = words.next().map(|types| types.replace("mxfp4", "fp4"));
+    let sizes = words.next().unwrap_or_default().split('x');
+    let sizes: Vec<Option<u32>> = sizes.map(|size| size.parse().ok()).collect();
+    out.family = Family::Gemm;
+    out.triton = true;
+    out.persistent = leaf.starts_with("p_");
+    // The weights are converted to the type of the input, or both are multiplied as they are.
+    let input = types.as_deref().and_then(|types| types.split('x').nth(1));
+    out.dtype = input.and_then(|input| match input {
+        "fp4" => Some(DType::Fp4),
+        input if input.starts_with("fp8") => Some(DType::Fp8),
+        input => type_token(input),
+    });
+    if let [Some(m), Some(n), Some(k), Some(splits)] = *sizes.as_slice() {
+        out.tile = Some((m, n));
+        out.tile_k = Some(k);
+        out.split_k = splits > 1;
+        // `tl.dot` of 16 bits and less compiles to matrix instructions.
+        if out.dtype.is_some_and(|dtype| dtype.bytes() <= 2) {
+            out.tensor_core = TensorCore::Yes;
+        }
+    }
     true
 }
 

@@ -276,6 +276,8 @@ pub struct DecodedName {
     pub helper: bool,
     /// Attention: whether the template arguments select a causal mask.
     pub causal: Option<bool>,
+    /// Attention: whether queries see the keys of a sliding window or chunk only.
+    pub windowed: Option<bool>,
     /// Communication: the collective, `all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, `send_recv`, ...
     pub collective: Option<&'static str>,
     /// Whether it is a Winograd or FFT convolution, which multiplies fewer numbers than the direct
@@ -309,6 +311,7 @@ impl DecodedName {
             triton: false,
             helper: false,
             causal: None,
+            windowed: None,
             collective: None,
             fast_conv: false,
             wraps: None,

@@ -44,6 +44,9 @@ pub(super) fn inductor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     };
     out.family = family;
     out.tensor_core = TensorCore::Unknown;
+    if family == Family::Gemm && words.windows(2).any(|pair| pair == ["int", "mm"]) {
+        out.dtype = Some(DType::Int8);
+    }
     out.label = match ops {
         "" => format!("triton {what}"),
         ops => format!("triton {what}: {}", ops.trim_matches('_')),

@@ -44,6 +44,7 @@ const HELPERS: &[Row] = {
     use Family::{Helper, Layout};
     &[
         row(Has, "splitkreduce", Helper, "split-K reduction"),
+        row(Starts, "split_k_kernel", Helper, "split-K reduction"),
         row(Has, "reducesplitk", Helper, "split-K reduction"),
         row(Has, "reduce_wgrad", Helper, "wgrad reduction"),
         row(Starts, "reduce_1block_kernel", Helper, ""),

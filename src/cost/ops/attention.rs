@@ -94,17 +94,24 @@ pub(super) const ENTRIES: &[Entry] = &[
         forward,
     ),
     Entry {
+        flops: "2 H (Dqk + Dv) for each pair of a query and a key that the mask leaves, where the engine's range \
+                has the lengths and the kernel's name excludes a sliding window; else unknown",
+        bytes: "Q + O + the keys and values of all requests, alike; else unknown",
+        source: "vLLM vllm/attention/layer.py: unified_attention_with_output(query, key, value, output, layer_name, ...); the sums of lengths in the ranges that TraceLens annotates",
+        ..entry(
+            &["unified_attention", "unified_attention_with_output"],
+            &["vllm"],
+            "",
+            paged,
+        )
+    },
+    Entry {
         flops: "unknown: the lengths of the cached keys are not in the profile",
         bytes: "unknown: the same",
-        source: "paged attention reads as many keys as each request has so far",
+        source: "vLLM csrc/torch_bindings.cpp: paged_attention_v1(Tensor! out, Tensor query, Tensor key_cache, Tensor value_cache, int num_kv_heads, ...)",
         ..entry(
-            &[
-                "unified_attention",
-                "unified_attention_with_output",
-                "paged_attention_v1",
-                "paged_attention_v2",
-            ],
-            &["vllm", "_C"],
+            &["paged_attention_v1", "paged_attention_v2"],
+            &["_C"],
             "",
             paged,
         )
@@ -312,6 +319,52 @@ fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
 
 fn paged(_call: &Call) -> Result<OpCost, UnknownCost> {
     Err(UnknownCost::DataDependent)
+}
+
+/// The requests of one execution of a served model, in sums over them.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cost) struct CachedLengths {
+    /// New tokens.
+    pub(in crate::cost) tokens: u64,
+    /// Keys that they attend to.
+    pub(in crate::cost) keys: u64,
+    /// Pairs of a new token and a key that are multiplied.
+    pub(in crate::cost) pairs: u64,
+    /// The element type of the cache.
+    pub(in crate::cost) cache: DType,
+}
+
+/// The cost of vLLM's attention over all cached keys of the requests; the call has none of their lengths.
+pub(super) fn with_lengths(call: &Call, lengths: CachedLengths) -> Result<OpCost, UnknownCost> {
+    let q = call.tensor(0, &["query"])?;
+    let k = call.tensor(1, &["key"])?;
+    let v = call.tensor(2, &["value"])?;
+    let (&[rows, heads, d_qk], &[_, kv_heads, k_dim], &[_, v_heads, d_v]) =
+        (q.shape.as_slice(), k.shape.as_slice(), v.shape.as_slice())
+    else {
+        return Err(UnknownCost::DataDependent);
+    };
+    // More rows than new tokens are padding for a captured graph.
+    let fits = k_dim == d_qk && v_heads == kv_heads && rows >= lengths.tokens;
+    let grouped = heads.checked_rem(kv_heads) == Some(0);
+    if !(call.name.starts_with("unified_attention") && fits && grouped) {
+        return Err(UnknownCost::DataDependent);
+    }
+    let cached = product([
+        lengths.keys,
+        kv_heads,
+        sum([d_qk, d_v]),
+        lengths.cache.bytes(),
+    ]);
+    let new = product([lengths.tokens, heads]);
+    let out = call.optional(3, &["output"]).unwrap_or(v);
+    let bytes = total([
+        call.dense(product([new, d_qk]), q),
+        call.dense(product([new, d_v]), out),
+        Ok(cached),
+    ]);
+    let flops = product([2, heads, sum([d_qk, d_v]), lengths.pairs]);
+    call.one(flops, bytes, Dims::None)
 }
 
 /// Attention over pages of cached keys. The lengths are data, but they follow from the arguments where the

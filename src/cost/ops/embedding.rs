@@ -48,6 +48,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             "split_embedding_codegen_lookup_partial_rowwise_adam_function",
             "split_embedding_codegen_lookup_lamb_function",
             "split_embedding_codegen_lookup_none_function",
+            "dense_embedding_codegen_lookup_function",
         ],
         namespaces: &["fbgemm"],
         class: FlopsClass::Convention,
@@ -64,14 +65,20 @@ const EQUAL_USE: &str = "batched embedding tables taken as equally often used: w
                          not in the profile";
 
 /// The cost of `(_, dev_weights, uvm_weights, cache, placements, weights_offsets, D_offsets, total_D,
-/// max_D, hash_size_cumsum, hash_bits, indices, offsets, ...)`: many tables in one flat buffer.
+/// max_D, hash_size_cumsum, hash_bits, indices, offsets, ...)`: many tables in one flat buffer. The dense
+/// variant has no caches: `(dev_weights, weights_offsets, D_offsets, total_D, max_D, hash_size_cumsum,
+/// hash_bits, indices, offsets, ...)`.
 fn batched_tables(call: &Call) -> Result<OpCost, UnknownCost> {
-    let weights = call.tensor(1, &["dev_weights"])?;
-    let columns = call.tensor(6, &["D_offsets"])?;
-    let indices = call.tensor(11, &["indices"])?;
-    let offsets = call.tensor(12, &["offsets"])?;
+    let [weights_at, columns_at, total_at, indices_at] = match call.name.starts_with("dense_") {
+        true => [0, 2, 3, 7],
+        false => [1, 6, 7, 11],
+    };
+    let weights = call.tensor(weights_at, &["dev_weights"])?;
+    let columns = call.tensor(columns_at, &["D_offsets"])?;
+    let indices = call.tensor(indices_at, &["indices"])?;
+    let offsets = call.tensor(indices_at + 1, &["offsets"])?;
     let width = call
-        .int(7, &["total_D"])
+        .int(total_at, &["total_D"])
         .value()
         .ok_or(UnknownCost::NoShapes)?;
     let width = super::call::size(width)?;

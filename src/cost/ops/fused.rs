@@ -2,7 +2,7 @@
 //! (`triton_poi_fused_add_mul_3`) and lists every pointer argument, outputs included.
 
 use super::Entry;
-use super::call::{Call, count, distinct, product};
+use super::call::{Bytes, Call, count, distinct, product};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
@@ -35,15 +35,19 @@ const TEMPLATE: Entry = Entry {
     names: &["triton_tem_*"],
     family: Family::Gemm,
     class: FlopsClass::Exact,
-    flops: "`kernel_flop` of the event, which TorchInductor records with `TORCHINDUCTOR_BENCHMARK_KERNEL=1`",
-    bytes: "`kernel_num_gb` of the event, recorded alike",
-    source: "torch/_inductor/select_algorithm.py: estimate_flops() and estimate_kernel_num_bytes() of a TritonTemplateKernel",
-    handler: template,
+    flops: "2 M N K, where the sizes of the buffers leave one M, N and K; else `kernel_flop` of the event, \
+            which TorchInductor records with `TORCHINDUCTOR_BENCHMARK_KERNEL=1`",
+    bytes: "every pointer argument once; else `kernel_num_gb` of the event, recorded alike",
+    source: "torch/_inductor/select_algorithm.py: def_kernel() passes A and B one after the other; estimate_flops() and estimate_kernel_num_bytes() of a TritonTemplateKernel",
+    handler: product_template,
     ..POINTWISE
 };
 
 const CONVOLUTION: Entry = Entry {
     family: Family::Conv,
+    flops: "2 out W / K, where one pair of buffers is an input [N, C, ..] and a weight [K, C/g, ..] of the \
+            output [N, K, ..]; else as for products",
+    handler: convolution_template,
     ..TEMPLATE
 };
 
@@ -96,7 +100,8 @@ fn reduction(call: &Call) -> Result<OpCost, UnknownCost> {
     every_pointer(call, &pointers(call)?)
 }
 
-fn template(call: &Call) -> Result<OpCost, UnknownCost> {
+/// The cost that TorchInductor recorded.
+fn recorded(call: &Call) -> Result<OpCost, UnknownCost> {
     let recorded = |key: &str| {
         let mut items = call.args.items.iter();
         match items.find(|arg| arg.name.as_deref() == Some(key))?.value {
@@ -113,15 +118,158 @@ fn template(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(flops as u64, Ok(bytes), Dims::Elements { numel: largest })
 }
 
+/// A product `[batch, m, k] x [batch, k, n]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Product {
+    batch: u64,
+    m: u64,
+    n: u64,
+    k: u64,
+}
+
+impl Product {
+    fn flops(self) -> u64 {
+        product([2, self.batch, self.m, self.n, self.k])
+    }
+
+    /// The product of two buffers whose result is a third one. Buffers may have other dimensions than the
+    /// operands (`[B, S, K]` for `[B S, K]`, `[N, K]` for `[K, N]`), but as many elements:
+    /// `a = m k`, `b = k n`, `out = m n`.
+    fn of(batch: u64, [a, b, out]: [&[u64]; 3]) -> Option<Product> {
+        let [in_a, in_b, in_out] = [a, b, out].map(|shape| u128::from(count(shape)));
+        let square = in_a.checked_mul(in_b)?.checked_div(in_out)?;
+        let k = square.isqrt();
+        let whole = k > 0 && in_a.is_multiple_of(k) && in_b.is_multiple_of(k);
+        if !whole || k.checked_mul(k)?.checked_mul(in_out)? != in_a.checked_mul(in_b)? {
+            return None;
+        }
+        let size = |elements: u128| u64::try_from(elements).ok();
+        let (m, n, k) = (size(in_a / k)?, size(in_b / k)?, size(k)?);
+        // Sizes may fit by chance, dimensions as well hardly do.
+        let fits = |shape: &[u64], x: u64, y: u64| {
+            begins_with(shape.iter(), x) && begins_with(shape.iter().rev(), y)
+        };
+        let either = |shape: &[u64], x: u64, y: u64| fits(shape, x, y) || fits(shape, y, x);
+        let shaped = either(a, m, k) && either(b, k, n) && fits(out, m, n);
+        shaped.then_some(Product { batch, m, n, k })
+    }
+}
+
+/// Whether the first dimensions have that many elements together.
+fn begins_with<'a>(mut dims: impl Iterator<Item = &'a u64>, elements: u64) -> bool {
+    let mut all = 1;
+    all == elements
+        || dims.any(|dim| {
+            all = product([all, *dim]);
+            all == elements
+        })
+}
+
+/// All assignments of pointers to the operands and the result of a template, with the place of the first
+/// operand. A template takes its operands one after the other: behind a buffer that it overwrites and a bias,
+/// before the inputs of what is fused into it, the result and a workspace.
+fn assignments<'a>(pointers: &'a [&'a Tensor]) -> impl Iterator<Item = (usize, [&'a [u64]; 3])> {
+    let pairs = pointers.windows(2).zip(0..);
+    pairs.flat_map(move |(pair, at)| {
+        let results = pointers.iter().zip(0..);
+        let results = results.filter(move |(_, result)| *result == 0 && at > 0 || *result > at + 1);
+        results.filter_map(move |(out, _)| match pair {
+            [a, b] => Some((at, [a, b, out].map(|t| t.shape.as_slice()))),
+            _ => None,
+        })
+    })
+}
+
+/// Nothing says which pointer is which, so the cost is known where all assignments that fit have the same.
+fn product_template(call: &Call) -> Result<OpCost, UnknownCost> {
+    if let Ok(cost) = recorded(call) {
+        return Ok(cost);
+    }
+    let pointers = pointers(call)?;
+    let batched = fused_operators(call.name).any(|word| word.ends_with("bmm"));
+    let found = assignments(&pointers).filter_map(|(at, shapes)| {
+        let found = match shapes {
+            [[i, a @ ..], [j, b @ ..], [batch, out @ ..]] if batched => {
+                let same = i == batch && j == batch;
+                same.then(|| Product::of(*batch, [a, b, out]))?
+            }
+            shapes => Product::of(1, shapes),
+        };
+        Some((at, found?))
+    });
+    let found: Vec<(usize, Product)> = found.collect();
+    let (at, first) = *found.first().ok_or(UnknownCost::NoScalars)?;
+    // Two pairs without a common buffer may both be multiplied (`mm_plus_mm`).
+    let one = (found.iter())
+        .all(|(other, found)| found.flops() == first.flops() && other.abs_diff(at) < 2);
+    if !one {
+        return Err(UnknownCost::NoScalars);
+    }
+    let Product { batch, m, n, k } = first;
+    let dims = match found.iter().all(|(_, found)| *found == first) {
+        true => Dims::Gemm {
+            batch,
+            m,
+            n,
+            k,
+            contiguous: (false, false, false),
+        },
+        false => Dims::None,
+    };
+    call.one(first.flops(), bytes_of(call, &pointers), dims)
+}
+
+fn convolution_template(call: &Call) -> Result<OpCost, UnknownCost> {
+    if let Ok(cost) = recorded(call) {
+        return Ok(cost);
+    }
+    let pointers = pointers(call)?;
+    let mut found = assignments(&pointers).filter_map(|(_, shapes)| convolution(shapes));
+    let (flops, dims) = found.next().ok_or(UnknownCost::NoScalars)?;
+    if !found.all(|(other, _)| other == flops) {
+        return Err(UnknownCost::NoScalars);
+    }
+    call.one(flops, bytes_of(call, &pointers), dims)
+}
+
+/// FLOPs and dimensions of a convolution with these buffers.
+fn convolution([x, w, out]: [&[u64]; 3]) -> Option<(u64, Dims)> {
+    let ([n, c, input @ ..], [k, per_group, filter @ ..], [out_n, out_k, result @ ..]) =
+        (x, w, out)
+    else {
+        return None;
+    };
+    let spatial = input.len();
+    let alike = spatial > 0 && filter.len() == spatial && result.len() == spatial;
+    let groups = c.checked_div(*per_group)?;
+    let fits = n == out_n && k == out_k && groups.checked_mul(*per_group) == Some(*c);
+    let whole = groups > 0 && k.checked_rem(groups) == Some(0);
+    let flops = product([2, count(out), *per_group, count(filter)]);
+    let dims = Dims::Conv {
+        n: *n,
+        c: *c,
+        k: *k,
+        groups,
+        in_spatial: count(input),
+        out_spatial: count(result),
+        filter: count(filter),
+        stride: 0,
+        transposed: false,
+    };
+    (alike && fits && whole).then_some((flops, dims))
+}
+
 fn flex_attention(_call: &Call) -> Result<OpCost, UnknownCost> {
     Err(UnknownCost::DataDependent)
 }
 
+fn bytes_of(call: &Call, pointers: &[&Tensor]) -> Bytes {
+    let mut all = pointers.iter();
+    all.try_fold(0_u64, |sum, t| Ok(sum.saturating_add(call.bytes(t)?)))
+}
+
 fn every_pointer(call: &Call, pointers: &[&Tensor]) -> Result<OpCost, UnknownCost> {
-    let mut bytes = 0_u64;
-    for t in pointers {
-        bytes = bytes.saturating_add(call.bytes(t)?);
-    }
+    let bytes = bytes_of(call, pointers)?;
     let largest = pointers.iter().map(|t| count(&t.shape)).max().unwrap_or(0);
     finish(call, bytes, largest)
 }
@@ -206,6 +354,7 @@ mod tests {
     use super::super::cost;
     use crate::base::DType;
     use crate::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
+    use crate::cost::Dims;
 
     fn bytes(name: &str, shapes: &[&[u64]], sizes: &[i64]) -> u64 {
         let tensor = |shape: &&[u64]| {
@@ -264,6 +413,87 @@ mod tests {
             bytes("triton_poi_fused_embedding_0", &rows, &[512]),
             2 * (8 + 1024)
         );
+    }
+
+    /// FLOPs and `(m, n, k)` of a product of TorchInductor's template.
+    fn template(name: &str, shapes: &[&[u64]]) -> Option<(u64, Option<[u64; 3]>)> {
+        let tensor = |shape: &&[u64]| {
+            let value = ArgValue::Tensor(Tensor {
+                shape: shape.to_vec(),
+                dtype: Some(DType::Fp16),
+                strides: None,
+            });
+            Arg { name: None, value }
+        };
+        let op = OpName {
+            module: String::new(),
+            name: name.to_owned(),
+        };
+        let args = OpArgs {
+            items: shapes.iter().map(tensor).collect(),
+        };
+        let cost = cost(&op, &args, Direction::Fprop, false, None).ok()?;
+        let elements: u64 = shapes.iter().map(|s| s.iter().product::<u64>()).sum();
+        assert_eq!(cost.bytes(), 2 * elements, "{name} {shapes:?}");
+        let dims = match cost.roles[0].dims {
+            Dims::Gemm { m, n, k, .. } => Some([m, n, k]),
+            _ => None,
+        };
+        Some((cost.flops(), dims))
+    }
+
+    #[test]
+    fn products_of_templates_follow_from_the_sizes_of_their_buffers() {
+        let mm = Some((2 * 6 * 5 * 7, Some([6, 5, 7])));
+        // The weight of a linear layer is stored as [N, K], its input as [B, S, K].
+        let rows: [&[&[u64]]; 4] = [
+            &[&[6, 7], &[7, 5], &[6, 5]],
+            &[&[2, 3, 7], &[5, 7], &[6, 5]],
+            &[&[2, 3, 7], &[7, 5], &[2, 3, 5]],
+            &[&[5], &[6, 7], &[5, 7], &[6, 5]],
+        ];
+        for shapes in rows {
+            assert_eq!(
+                template("triton_tem_fused_addmm_3", shapes),
+                mm,
+                "{shapes:?}"
+            );
+        }
+        // The result overwrites the residual, or is followed by a workspace.
+        let over = template("triton_tem_fused_add_mm_3", &[&[6, 5], &[6, 7], &[5, 7]]);
+        assert_eq!(over.map(|(flops, _)| flops), Some(420));
+        let workspace: [&[u64]; 4] = [&[6, 7], &[5, 7], &[6, 5], &[9]];
+        assert_eq!(template("triton_tem_fused_mm_3", &workspace), mm);
+        let batched: [&[u64]; 3] = [&[4, 6, 7], &[4, 7, 5], &[4, 6, 5]];
+        let bmm = template("triton_tem_fused_bmm_1", &batched);
+        assert_eq!(bmm, Some((4 * 420, Some([6, 5, 7]))));
+    }
+
+    #[test]
+    fn products_of_templates_are_unknown_where_buffers_leave_a_choice() {
+        // Two products that are added up, a slice of a larger buffer, and other sizes of the batch.
+        let several: [&[u64]; 5] = [&[6, 7], &[7, 5], &[6, 3], &[3, 5], &[6, 5]];
+        assert_eq!(template("triton_tem_fused_add_mm_1", &several), None);
+        let same: [&[u64]; 5] = [&[6, 7], &[7, 5], &[6, 7], &[7, 5], &[6, 5]];
+        assert_eq!(template("triton_tem_fused_add_mm_1", &same), None);
+        let slice: [&[u64]; 3] = [&[6, 21], &[7, 5], &[6, 5]];
+        assert_eq!(template("triton_tem_fused_mm_1", &slice), None);
+        let batches: [&[u64]; 3] = [&[4, 6, 7], &[2, 7, 5], &[4, 6, 5]];
+        assert_eq!(template("triton_tem_fused_bmm_1", &batches), None);
+        // Written as a transposed product, the operands could be either pair.
+        let either: [&[u64]; 3] = [&[7, 6], &[7, 5], &[6, 5]];
+        let found = template("triton_tem_fused_mm_1", &either);
+        assert_eq!(found, Some((420, None)));
+    }
+
+    #[test]
+    fn convolutions_of_templates_follow_from_their_dimensions() {
+        let name = "triton_tem_fused_convolution_4";
+        let shapes: [&[u64]; 3] = [&[2, 8, 10, 10], &[16, 4, 3, 3], &[2, 16, 10, 10]];
+        let flops = 2 * (2 * 16 * 100) * 4 * 9;
+        assert_eq!(template(name, &shapes), Some((flops, None)));
+        let other: [&[u64]; 3] = [&[2, 8, 10, 10], &[16, 4, 3, 3], &[2, 12, 10, 10]];
+        assert_eq!(template(name, &other), None);
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod reduce;
 mod rnn;
 mod serving;
 
+pub(in crate::cost) use attention::CachedLengths;
 pub(in crate::cost) use call::{count, distinct};
 pub(in crate::cost) use serving::{bytes_per_key, weight_bytes};
 
@@ -235,6 +236,22 @@ pub(crate) fn cost_with_partners(
     }
     let call = call(&name, key, entry, args, false, default_dtype);
     conv::with_partners(&call, partners)
+}
+
+/// The cost of a served model's attention over cached keys, of which the call itself does not have the
+/// lengths.
+///
+/// # Errors
+/// As [`cost`]; [`UnknownCost::DataDependent`] for other operators.
+pub(in crate::cost) fn cost_with_lengths(
+    op: &OpName,
+    args: &OpArgs,
+    lengths: CachedLengths,
+) -> Result<OpCost, UnknownCost> {
+    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
+    let call = call(&name, key, entry, args, false, Some(lengths.cache));
+    attention::with_lengths(&call, lengths)
 }
 
 fn call<'a>(

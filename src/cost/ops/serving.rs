@@ -123,6 +123,18 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..GATED
     },
     Entry {
+        names: &["block_bucketize_sparse_features"],
+        namespaces: &["fbgemm"],
+        family: Family::Index,
+        class: FlopsClass::Zero,
+        flops: "0",
+        bytes: "lengths read, and written for each of the my_size buckets; indices and weights read and written; \
+                a position per index where one is asked for",
+        source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: block_bucketize_sparse_features(Tensor lengths, Tensor indices, bool bucketize_pos, bool sequence, Tensor block_sizes, SymInt my_size, Tensor? weights=None, ...)",
+        handler: bucketized_features,
+        ..GATED
+    },
+    Entry {
         names: &[
             "asynchronous_complete_cumsum",
             "asynchronous_exclusive_cumsum",
@@ -166,6 +178,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         bytes: "fp32 on one side, one byte per element on the other",
         source: "fbgemm_gpu src/quantize_ops: FloatToHFP8Quantized(Tensor input, int ebits, int exponent_bias, float max_pos)",
         handler: hybrid_fp8,
+        ..GATED
+    },
+    Entry {
+        names: &["FloatToFP8RowwiseQuantized", "FP8RowwiseQuantizedToFloat"],
+        namespaces: &["fbgemm"],
+        family: Family::Quantize,
+        flops: "2 per element",
+        bytes: "floats on one side; on the other one byte per element, rows padded to 4 bytes, and two fp32 per row",
+        source: "fbgemm_gpu src/quantize_ops/quantize_fp8_rowwise.cu: FloatToFP8RowwiseQuantized(Tensor t, bool forward), FP8RowwiseQuantizedToFloat(Tensor input, bool forward, int output_dtype=0)",
+        handler: rowwise_fp8,
         ..GATED
     },
 ];
@@ -322,6 +344,29 @@ fn permuted_features(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, Ok(bytes), elements(count(&values.shape)))
 }
 
+fn bucketized_features(call: &Call) -> Result<OpCost, UnknownCost> {
+    let lengths = call.tensor(0, &["lengths"])?;
+    let indices = call.tensor(1, &["indices"])?;
+    let positions = [(2, "bucketize_pos"), (3, "sequence")];
+    let mut written = 0;
+    for (at, name) in positions {
+        written += u64::from(call.flag(at, &[name]).or(false)?);
+    }
+    let buckets = call.int(5, &["my_size"]).value();
+    let buckets = super::call::size(buckets.ok_or(UnknownCost::NoScalars)?)?;
+    let weights = call.optional(6, &["weights"]);
+    let index_bytes = call.bytes_as(Some(indices), DType::Int64);
+    let bytes = sum([
+        product([
+            sum([1, buckets]),
+            call.bytes_as(Some(lengths), DType::Int32),
+        ]),
+        product([sum([2, written]), index_bytes]),
+        product([2, call.bytes_as(weights, DType::Fp32)]),
+    ]);
+    call.one(0, Ok(bytes), elements(count(&indices.shape)))
+}
+
 fn cumulative_lengths(call: &Call) -> Result<OpCost, UnknownCost> {
     let lengths = call.tensor(0, &["t_in"])?;
     let n = count(&lengths.shape);
@@ -346,6 +391,29 @@ fn bounds_check(call: &Call) -> Result<OpCost, UnknownCost> {
 fn hybrid_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
     let n = count(&call.tensor(0, &["input"])?.shape);
     call.one(product([2, n]), Ok(product([5, n])), elements(n))
+}
+
+fn rowwise_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
+    const SCALES: u64 = 8;
+    let input = call.tensor(0, &["t", "input"])?;
+    let columns = *input.shape.last().ok_or(UnknownCost::BadArguments)?;
+    let rows = count(&input.shape).checked_div(columns).unwrap_or(0);
+    let padded = columns.next_multiple_of(4);
+    if call.name == "FloatToFP8RowwiseQuantized" {
+        let read = call.bytes_as(Some(input), DType::Fp32);
+        let n = count(&input.shape);
+        let bytes = sum([read, product([rows, sum([padded, SCALES])])]);
+        return call.one(product([2, n]), Ok(bytes), elements(n));
+    }
+    // `SparseType` of FBGEMM: fp32, fp16, bf16.
+    let wide = match call.int(2, &["output_dtype"]).or(0)? {
+        0 => 4,
+        1 | 5 => 2,
+        _ => return Err(UnknownCost::BadArguments),
+    };
+    let n = product([rows, padded.saturating_sub(SCALES)]);
+    let bytes = sum([count(&input.shape), product([n, wide])]);
+    call.one(product([2, n]), Ok(bytes), elements(n))
 }
 
 #[cfg(test)]
@@ -432,9 +500,41 @@ mod tests {
             ),
             (
                 "fbgemm",
+                "block_bucketize_sparse_features",
+                vec![
+                    t(Int32, &[8]),
+                    t(Int64, &[100]),
+                    ArgValue::Bool(true),
+                    ArgValue::Bool(false),
+                    t(Int64, &[4]),
+                    ArgValue::Int(2),
+                    t(Fp32, &[100]),
+                ],
+                // Lengths once and for both buckets; indices twice and their positions; weights twice.
+                (0, 3 * 8 * 4 + 3 * 100 * 8 + 2 * 100 * 4),
+            ),
+            (
+                "fbgemm",
                 "FloatToHFP8Quantized",
                 vec![t(Fp32, &[8, 8])],
                 (128, 320),
+            ),
+            // 6 columns, padded to 8, and 8 bytes of scales per row.
+            (
+                "fbgemm",
+                "FloatToFP8RowwiseQuantized",
+                vec![t(Fp32, &[4, 6]), ArgValue::Bool(true)],
+                (2 * 24, 4 * 24 + 4 * 16),
+            ),
+            (
+                "fbgemm",
+                "FP8RowwiseQuantizedToFloat",
+                vec![
+                    t(DType::Uint8, &[4, 16]),
+                    ArgValue::Bool(true),
+                    ArgValue::Int(5),
+                ],
+                (2 * 32, 64 + 2 * 32),
             ),
         ];
         for (module, name, values, wanted) in rows {

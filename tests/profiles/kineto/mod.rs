@@ -28,11 +28,11 @@ fn open(bytes: &[u8]) -> Result<Profile, ReadError> {
     read::open(&path, &NoProgress)
 }
 
-fn profile(text: &str) -> Profile {
+pub(super) fn profile(text: &str) -> Profile {
     open(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn run(profile: Profile) -> Run {
+pub(super) fn run(profile: Profile) -> Run {
     correlate(profile, &VOCABULARY)
 }
 
@@ -851,11 +851,16 @@ fn compiled_products_cost_what_the_compiler_recorded() {
     let mm = cost("triton_tem_fused_mm_2", recorded.clone());
     // 2 x 64 x 16 x 32, and the three matrices in bf16.
     assert_eq!(mm, Ok((Family::Gemm, 65_536, 2 * (2_048 + 512 + 1_024))));
-    let without = cost("triton_tem_fused_mm_2", json!({}));
-    assert_eq!(without, Err(UnknownCost::NoScalars));
-    let none = json!({"kernel_flop": "None", "kernel_num_gb": 0.1});
-    let none = cost("triton_tem_fused_mm_2", none);
-    assert_eq!(none, Err(UnknownCost::NoScalars));
+    // Without them the sizes of the buffers leave the same product only.
+    for without in [
+        json!({}),
+        json!({"kernel_flop": "None", "kernel_num_gb": 0.1}),
+    ] {
+        assert_eq!(cost("triton_tem_fused_mm_2", without), mm);
+    }
+    let slice = json!({"Input Dims": [[64, 96], [32, 16], [64, 16]]});
+    let slice = cost("triton_tem_fused_mm_2", slice);
+    assert_eq!(slice, Err(UnknownCost::NoScalars));
     let flex = cost("triton_tem_fused_flex_attention_1", recorded.clone());
     assert_eq!(flex, Err(UnknownCost::DataDependent));
     // Of other kernels the shapes tell more: three matrices of one type.

@@ -262,7 +262,18 @@ fn gemm_kernels_are_decoded() {
         ),
         (
             "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1",
-            "gemm ? triton",
+            "gemm yes bf16 16x128x256 triton",
+            "",
+        ),
+        (
+            "_p_matmul_ogs_NTN_fp16xfp8e4nvxmxfp4_128x256x128x2_swiglu",
+            "gemm yes fp8 128x256x128 splitk persistent triton",
+            "",
+        ),
+        ("_matmul_ogs_of_mine", "gemm ? triton", ""),
+        (
+            "triton_tem_fused__int_mm__to_copy_add_clamp_7",
+            "gemm ? int8 triton",
             "",
         ),
         ("triton_mm", "gemm ? triton", ""),
@@ -442,17 +453,17 @@ fn attention_kernels_are_decoded() {
     check(&[
         (
             "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t, pytorch_flash::Flash_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t> >, false, true, false, false, false, true, false>(pytorch_flash::Flash_fwd_params)",
-            "attention yes bf16 128x128 causal",
+            "attention yes bf16 128x128 causal whole",
             "flash_fwd_kernel",
         ),
         (
             "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)128, (int)128, (int)64, (int)4, (bool)0, (bool)0, cutlass::half_t, x>, (bool)0, (bool)0, (bool)0, (bool)0>(flash::Flash_fwd_params)",
-            "attention yes fp16 128x64 full",
+            "attention yes fp16 128x64 full whole",
             "",
         ),
         (
             "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64, 64, 256, 4, false, false, cutlass::half_t, x>, true, false, false, false, true, true, false>(flash::Flash_fwd_params)",
-            "attention yes fp16 64x256 splitk causal",
+            "attention yes fp16 64x256 splitk causal whole",
             "",
         ),
         (
@@ -462,7 +473,7 @@ fn attention_kernels_are_decoded() {
         ),
         (
             "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<pytorch_flash::Flash_bwd_kernel_traits<64, 64, 128, 8, 2, 4, 4, false, true, cutlass::half_t, x>, true, true, false, false, true, true>(y)",
-            "attention yes fp16 64x128 causal",
+            "attention yes fp16 64x128 causal whole",
             "",
         ),
         (
@@ -477,7 +488,7 @@ fn attention_kernels_are_decoded() {
         ),
         (
             "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, cute::tuple<cute::C<128>, cute::C<176>, cute::C<128> >, 128, cutlass::bfloat16_t, float, cutlass::arch::Sm90, true, false, false>, x> > >(y)",
-            "attention yes bf16 sm9.0 persistent causal",
+            "attention yes bf16 sm9.0 persistent causal whole",
             "FlashAttention 3 forward",
         ),
         (
@@ -517,7 +528,17 @@ fn attention_kernels_are_decoded() {
         ),
         (
             "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv128PersistentContext",
-            "attention yes fp8 128x128 sm10.0 persistent causal",
+            "attention yes fp8 128x128 sm10.0 persistent causal whole",
+            "",
+        ),
+        (
+            "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvSlidingOrChunkedCausalP16VarSeqQ128Kv128PersistentContext",
+            "attention yes fp8 128x128 sm10.0 persistent causal windowed",
+            "",
+        ),
+        (
+            "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64, 64, 256, 4, false, false, cutlass::half_t, x>, false, true, false, false, true, true, false>(flash::Flash_fwd_params)",
+            "attention yes fp16 64x256 splitk full windowed",
             "",
         ),
         (

@@ -44,6 +44,8 @@ fn describe(d: &DecodedName) -> String {
         (d.helper, "helper"),
         (d.causal == Some(true), "causal"),
         (d.causal == Some(false), "full"),
+        (d.windowed == Some(true), "windowed"),
+        (d.windowed == Some(false), "whole"),
         (d.fast_conv, "fast"),
         (d.half_accumulation, "sum16"),
     ];

@@ -457,6 +457,11 @@ fn helper_kernels_are_decoded() {
             "conv offsets",
         ),
         (
+            "void xmma_cudnn::gemm::split_k_kernel<xmma_cudnn::implicit_gemm::wgrad_indexed::Kernel_traits<x>>(T1::Params)",
+            "helper no helper",
+            "split-K reduction",
+        ),
+        (
             "cask_cudnn_train::computeWgradSplitKOffsetsKernel(x)",
             "helper no splitk helper",
             "",
