@@ -50,7 +50,9 @@ mod whole_run_tests;
 mod work_steps;
 
 pub use crate::base::cel::Value;
+pub(crate) use maker::product_of;
 pub(crate) use message::message_of;
+pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
 pub use table::{FactTable, FactView};
@@ -407,6 +409,10 @@ mod needs {
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
 
+    /// Replaces what only PyTorch records where the program shows nothing of it.
+    pub(super) const PYTORCH: &str =
+        "nothing: operators, shapes, layers and steps are recorded of programs of PyTorch only";
+
     /// Data that profilers record in different ways.
     pub(super) const KINDS: &[(&str, DataKind)] = &[
         (SHAPES, DataKind::Shapes),
@@ -431,6 +437,7 @@ pub fn is_recordable(needs: &str) -> bool {
         needs::LAUNCH_CONFIG,
         needs::MORE_MATH,
         needs::NOTHING,
+        needs::PYTORCH,
         // A program that compiles nothing has none.
         needs::COMPILE_IDS,
     ];
@@ -464,6 +471,25 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a
     let kind = needs::KINDS.iter().find(|(name, _)| *name == needs);
     kind.and_then(|(_, kind)| profile.format.how_to_record(*kind))
         .unwrap_or(needs)
+}
+
+/// As [`to_collect`], of a program that shows nothing of PyTorch.
+pub fn to_collect_without_pytorch<'a>(
+    needs: &'a str,
+    profile: &Profile,
+    gpu_known: bool,
+) -> &'a str {
+    match needs {
+        needs::SHAPES
+        | needs::STRIDES
+        | needs::STEPS
+        | needs::MORE_STEPS
+        | needs::MORE_MATH
+        | needs::RANGES_OF_OPS
+        | needs::LAYERS => needs::PYTORCH,
+        needs::GPU_AND_SHAPES if gpu_known => needs::PYTORCH,
+        _ => to_collect(needs, profile, gpu_known),
+    }
 }
 
 /// Whether data named by [`to_collect`] includes the GPU, which `--gpu` gives.

@@ -2,7 +2,7 @@
 
 use super::kernel::{KernelScope, Kernels};
 use super::{Answer, Entry, fact};
-use crate::cost::readable;
+use crate::cost::{DecodedName, readable};
 
 /// Who made a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,7 @@ const NAMES: &[(&str, Maker)] = &[
     ("ck::", Maker::Library("Composable Kernel")),
     ("paged_attention_", Maker::Library("vLLM or AITER")),
     ("_matmul_ogs", Maker::Library("triton_kernels")),
+    ("nvfuser_", Maker::Library("nvFuser")),
     ("fbgemm_gpu::", Maker::Library("FBGEMM")),
     ("split_embedding_", Maker::Library("FBGEMM")),
     ("apex::", Maker::Library("Apex")),
@@ -217,6 +218,15 @@ pub(super) fn maker(base: &str, triton: bool) -> Option<Maker> {
         return Some(Maker::Vendor);
     }
     (triton || has_signature(leaf)).then_some(Maker::Triton)
+}
+
+/// The engine or library that a kernel's name tells, other than those of the GPU's vendor.
+pub(crate) fn product_of(kernel: &DecodedName) -> Option<&'static str> {
+    match maker(&kernel.base, kernel.triton)? {
+        Maker::TensorRt => Some("TensorRT"),
+        Maker::Library(name) => Some(name),
+        _ => None,
+    }
 }
 
 /// The maker of a kernel by its name, else by the namespace of its operator.

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
-use crate::correlate::{GapCause, Run, ScopeId, function_in};
+use crate::correlate::{GapCause, OpName, Run, ScopeId, function_in};
 use crate::cost::{Costed, DecodedName};
 use crate::profile::{RangeKind, StrId};
 
@@ -47,7 +47,7 @@ impl Program {
         Program {
             engine: engine(costed),
             pipeline: in_pipeline(costed),
-            pytorch: is_pytorch(costed),
+            pytorch: shows_pytorch(costed),
             before_compile: costed
                 .kernels
                 .iter()
@@ -60,14 +60,20 @@ impl Program {
 
 /// Whether the run shows PyTorch: its operators, its kernels, or those of libraries and compilers that
 /// programs of PyTorch use.
-fn is_pytorch(costed: &Costed) -> bool {
+pub(crate) fn shows_pytorch(costed: &Costed) -> bool {
     let shows = |kernel: &DecodedName| {
         matches!(
             maker(&kernel.base, kernel.triton),
             Some(Maker::PyTorch | Maker::Inductor | Maker::Triton | Maker::Library(_))
         )
     };
-    !costed.run.op_names.is_empty() || costed.kernels.iter().flatten().any(|k| shows(k))
+    // TensorRT's ranges look like operators, `onnx::Conv_239` and `ExecutionContext::execute`, but launch nothing
+    // themselves.
+    let launches = || costed.run.sites.iter().any(|site| site.op.is_some());
+    let is_torch = |op: &OpName| op.module == "aten";
+    costed.run.op_names.iter().any(is_torch)
+        || launches()
+        || costed.kernels.iter().flatten().any(|k| shows(k))
 }
 
 /// The serving engine whose operators, kernels or Python files the run shows.

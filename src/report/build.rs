@@ -15,7 +15,10 @@ use crate::base::DType;
 use crate::base::text;
 use crate::correlate::{DeviceTimeline, Run, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
-use crate::facts::{self, Member, exposed_comm_per_step, is_recordable, to_collect};
+use crate::facts::{
+    self, Member, exposed_comm_per_step, is_recordable, product_of, shows_pytorch, to_collect,
+    to_collect_without_pytorch,
+};
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::evidence::cited;
 use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
@@ -68,6 +71,7 @@ impl Report {
         let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
         let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
         let numbers = layers::numbers_by_site(costed, verdict);
+        let pytorch = shows_pytorch(costed);
         let (layers, layers_omitted) = layers::rows(costed, &numbers, summary.busy_ns);
         let (sites, sites_omitted) = sites::rows(costed, numbers, options, summary.busy_ns);
         let mut report = Report {
@@ -101,11 +105,11 @@ impl Report {
             launching,
             already_fast: layers::already_fast(costed, verdict, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
-            skipped: skipped(verdict, costed),
-            unattributed: unattributed(&costed.run),
+            skipped: skipped(verdict, costed, pytorch),
+            unattributed: unattributed(costed, pytorch),
             cost_unknown: cost_unknown(costed),
             faults: faults(verdict),
-            notes: notes(costed),
+            notes: notes(costed, pytorch),
             method: method(costed, verdict),
             windows: None,
             program: None,
@@ -395,11 +399,15 @@ pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
 }
 
 /// One row per thing to record: a profile without shapes lacks a dozen facts.
-fn skipped(verdict: &Verdict, costed: &Costed) -> Vec<SkippedRules> {
+fn skipped(verdict: &Verdict, costed: &Costed, pytorch: bool) -> Vec<SkippedRules> {
+    let collect = match pytorch {
+        true => to_collect,
+        false => to_collect_without_pytorch,
+    };
     let gpu_known = costed.gpu.is_some();
     let mut by_needs: IndexMap<&str, SkippedRules> = IndexMap::new();
     for missing in &verdict.not_judged {
-        let needs = to_collect(&missing.needs, &costed.run.profile, gpu_known);
+        let needs = collect(&missing.needs, &costed.run.profile, gpu_known);
         let row = by_needs.entry(needs).or_insert_with(|| SkippedRules {
             needs: needs.to_owned(),
             facts: Vec::new(),
@@ -426,29 +434,55 @@ fn faults(verdict: &Verdict) -> Vec<Fault> {
         .collect()
 }
 
-fn unattributed(run: &Run) -> Vec<Unattributed> {
+/// Kernels without an operator, for one reason.
+#[derive(Debug, Default)]
+struct WithoutOperatorTime {
+    kernels: u64,
+    ns: i64,
+    /// Time of kernels that TensorRT and nvFuser made, which have no operators in any recording.
+    tensorrt_ns: i64,
+    nvfuser_ns: i64,
+}
+
+fn unattributed(costed: &Costed, pytorch: bool) -> Vec<Unattributed> {
+    let run = &costed.run;
     let total = sum(run.sites.iter().map(|s| s.time_ns));
-    let mut by_reason: IndexMap<WithoutOperator, (u64, i64)> = IndexMap::new();
-    for site in &run.sites {
-        if let Some(missing) = site.missing {
-            let entry = by_reason.entry(missing).or_default();
-            entry.0 += kernel_count(site);
-            entry.1 = entry.1.saturating_add(site.time_ns);
+    let mut by_reason: IndexMap<WithoutOperator, WithoutOperatorTime> = IndexMap::new();
+    for (site, names) in run.sites.iter().zip(&costed.kernels) {
+        let Some(missing) = site.missing else {
+            continue;
+        };
+        let entry = by_reason.entry(missing).or_default();
+        entry.kernels += kernel_count(site);
+        entry.ns = entry.ns.saturating_add(site.time_ns);
+        for (kernel, name) in site.kernels.iter().zip(names) {
+            match product_of(name) {
+                Some("TensorRT") => entry.tensorrt_ns += kernel.time_ns,
+                Some("nvFuser") => entry.nvfuser_ns += kernel.time_ns,
+                _ => {}
+            }
         }
     }
-    by_reason.sort_by(|a, x, b, y| y.1.cmp(&x.1).then(a.cmp(b)));
+    by_reason.sort_by(|a, x, b, y| y.ns.cmp(&x.ns).then(a.cmp(b)));
     by_reason
         .into_iter()
-        .map(|(missing, (kernels, time_ns))| {
+        .map(|(missing, time)| {
             let profile = &run.profile;
-            let (reason, text) =
-                narrative::missing(missing, profile.format, profile.recorded.ranges);
+            let mostly = |ns: i64| 2 * i128::from(ns) >= i128::from(time.ns);
+            let markers = match () {
+                () if mostly(time.tensorrt_ns) => narrative::TENSORRT_LAYERS,
+                () if mostly(time.nvfuser_ns) => narrative::NVFUSER_KERNELS,
+                () if !pytorch => narrative::NOT_PYTORCH,
+                () if profile.recorded.ranges => profile.format.name_operators,
+                () => profile.format.record_operators,
+            };
+            let (reason, text) = narrative::missing(missing, profile.format, markers);
             Unattributed {
                 reason: reason.to_owned(),
                 text,
-                kernels,
-                time_ns,
-                share: share(time_ns as f64, total as f64),
+                kernels: time.kernels,
+                time_ns: time.ns,
+                share: share(time.ns as f64, total as f64),
             }
         })
         .collect()
@@ -513,13 +547,15 @@ fn recording(costed: &Costed, reason: &str) -> &'static str {
     }
 }
 
-/// Remarks of the reader, without the environment block, which has its own caution.
-fn notes(costed: &Costed) -> Vec<String> {
+/// Remarks of the reader, without the environment block, which has its own caution, and without what only
+/// programs of PyTorch can record if this is none.
+fn notes(costed: &Costed, pytorch: bool) -> Vec<String> {
     let profile = &costed.run.profile;
     profile
         .notes
         .iter()
         .filter(|n| !(profile.recorded.environment && n.code == "environment_block"))
+        .filter(|n| pytorch || n.code != "ranges_missing")
         .map(|n| sentence(&n.text))
         .collect()
 }

@@ -145,17 +145,27 @@ fn unknown_gpu(report: &Report) -> String {
     text
 }
 
-/// The id of the reason why kernels have no operator, and a sentence with a remedy. `has_ranges`:
-/// whether operators were recorded.
+/// What tells more of kernels of a TensorRT engine.
+pub(super) const TENSORRT_LAYERS: &str = "they belong to a TensorRT engine, whose layers are no operators: \
+    build it with `--profilingVerbosity=detailed`, and \
+    `trtexec --loadEngine=model.engine --dumpLayerInfo --exportLayerInfo=layers.json` lists types and sizes of \
+    all layers";
+
+/// What tells more of kernels of nvFuser.
+pub(super) const NVFUSER_KERNELS: &str = "nvFuser made them: their names have types and ranks of the tensors, \
+    but no sizes; the environment variable `NVFUSER_PROF=print` lists the bytes and the bandwidth of each";
+
+/// What tells more of kernels of other programs.
+pub(super) const NOT_PYTORCH: &str = "no PyTorch was seen; NVTX ranges (`nvtxRangePush`) around the parts of \
+    the program name them, and `ncu --section SpeedOfLight` measures how close to the peaks its kernels run";
+
+/// The id of the reason why kernels have no operator, and a sentence with a remedy; `markers` is the remedy
+/// for missing ranges.
 pub(super) fn missing(
     missing: WithoutOperator,
     format: &Format,
-    has_ranges: bool,
+    markers: &str,
 ) -> (&'static str, String) {
-    let markers = match has_ranges {
-        true => format.name_operators,
-        false => format.record_operators,
-    };
     let remedy = match missing {
         WithoutOperator::NoLaunch => {
             "they were launched before the capture began, or their rows were dropped: capture fewer \
