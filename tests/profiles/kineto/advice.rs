@@ -468,6 +468,111 @@ fn a_step_in_many_graphs_is_found() {
     assert_finds(&trace, "h100", "fusion/graph-in-pieces", &others);
 }
 
+const POINTWISE: &str = "void at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl(x)::lambda, \
+    at::detail::Array<char*, 2> >(int)";
+
+/// Eight steps in compiled regions with these numbers, `(frame, compilation)`, each of one product and one Triton
+/// kernel, and as many microseconds in a pointwise operator outside of them.
+fn partly_compiled(regions: &[(u64, u64)], eager_us: u64) -> Trace {
+    const REGION: u64 = 1_100;
+    let mut trace = Trace::default();
+    let behind = regions.len() as u64 * REGION;
+    for step in 0..8 {
+        let start = 1_000 + step * (behind + eager_us + 100);
+        trace.range(
+            &format!("ProfilerStep#{step}"),
+            start,
+            behind + eager_us + 90,
+        );
+        for ((frame, compilation), place) in regions.iter().zip(0..) {
+            let at = start + 10 + place * REGION;
+            let name = format!("Torch-Compiled Region: {frame}/{compilation}");
+            trace.op(&name, at, 60);
+            trace.product(at + 5, at + 20, 1_000);
+            trace.op("triton_poi_fused_add_0", at + 30, 10);
+            trace.kernel("triton_poi_fused_add_0", at + 32, at + 1_030, 20);
+        }
+        let at = start + 10 + behind;
+        trace.op("aten::gelu", at, 10);
+        trace.kernel(POINTWISE, at + 2, at + 20, eager_us);
+    }
+    trace
+}
+
+/// Whether a trace has a finding of the rule, a minor one included.
+fn has_finding(trace: &Trace, rule: &str) -> bool {
+    let verdict = trace.verdict("h100");
+    let mut all = verdict.findings.iter().chain(&verdict.minor);
+    all.any(|finding| finding.rule == rule)
+}
+
+#[test]
+fn operators_beside_a_compiled_part_are_found() {
+    let rule = "fusion/outside-compiled";
+    let finding = assert_finds(&partly_compiled(&[(0, 0)], 6_000), "h100", rule, &[]);
+    let told = "memory-bound kernels take 85 % of GPU time (1 run per step)";
+    assert!(finding.message.contains(told), "{}", finding.message);
+    let whole = partly_compiled(&[(0, 0), (1, 0), (2, 0)], 10);
+    assert!(!has_finding(&whole, rule));
+    assert!(!has_finding(&partly_compiled(&[], 6_000), rule));
+}
+
+#[test]
+fn a_model_in_many_compiled_pieces_is_found() {
+    let rule = "fusion/graph-breaks";
+    let pieces: Vec<(u64, u64)> = (0..12).map(|frame| (frame, 0)).collect();
+    assert_finds(&partly_compiled(&pieces, 6_000), "h100", rule, &[]);
+    // The same layers, each compiled once, and all of the model in them.
+    assert!(!has_finding(&partly_compiled(&pieces, 10), rule));
+}
+
+#[test]
+fn a_function_compiled_up_to_the_limit_is_found() {
+    let rule = "fusion/recompiles";
+    assert_finds(&partly_compiled(&[(0, 7)], 10), "h100", rule, &[]);
+    let dynamic = partly_compiled(&[(0, 1)], 10).verdict("h100");
+    assert!(
+        numbered(&dynamic, rule).is_none(),
+        "{:?}",
+        rules_of(&dynamic)
+    );
+}
+
+#[test]
+fn inputs_of_compiled_graphs_that_are_copied_are_found() {
+    let trace = |region: &str| {
+        let mut trace = Trace::default();
+        for step in 0..8 {
+            let start = 1_000 + step * 2_000;
+            trace.range(&format!("ProfilerStep#{step}"), start, 1_990);
+            trace.op(region, start + 5, 300);
+            trace.op("aten::copy_", start + 10, 20);
+            let call = trace.call("cudaMemcpyAsync", start + 12, 5);
+            let copy = json!({"correlation": call, "device": 0, "stream": 7, "bytes": 200_000_000});
+            let kind = "Memcpy DtoD (Device -> Device)";
+            trace.event("gpu_memcpy", kind, start + 20, 300, &copy);
+            let call = trace.call("cudaGraphLaunch", start + 40, 40);
+            trace.kernel_of(call, GEMM, 7, start + 330, 1_500, &json!({}));
+        }
+        trace
+    };
+    let rule = "copies/device-to-device";
+    let inside = assert_finds(&trace("Torch-Compiled Region: 0/0"), "h100", rule, &[]);
+    assert!(
+        inside.message.contains("in code of `torch.compile`"),
+        "{}",
+        inside.message
+    );
+    let fix = &inside.fix;
+    assert!(fix.contains("static memory of the graph"), "{fix}");
+    let outside = assert_finds(&trace("my_step"), "h100", rule, &[]);
+    assert!(
+        !outside.message.contains("torch.compile"),
+        "{}",
+        outside.message
+    );
+}
+
 #[test]
 fn code_that_is_compiled_in_late_steps_is_found() {
     let mut trace = Trace::default();
