@@ -20,6 +20,7 @@ mod pairs;
 mod readers;
 mod reviewed_findings;
 mod scrub;
+mod serving;
 mod synthetic_profiles;
 mod tracelens;
 mod whole_program;
