@@ -18,19 +18,33 @@ const LONGEST: usize = 60;
 /// Largest size of a dimension, and of all of a tensor: beyond it, no GPU holds it.
 const MOST_ELEMENTS: u64 = 1 << 37;
 const MATMULS: &[&str] = &["mm", "addmm", "bmm", "baddbmm", "matmul", "linear"];
-/// Operators that Tensor Cores run.
-const MATH: &[&str] = &[
+const CONVOLUTIONS: &[&str] = &[
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "convolution",
+    "_convolution",
+    "cudnn_convolution",
+    "cudnn_convolution_transpose",
+    "miopen_convolution",
+    "miopen_convolution_transpose",
+    "convolution_backward",
+];
+/// Functions of `torch`, `torch.nn.functional` and `torch.Tensor`, as markers name them, whose operator has the same
+/// name and the same order of arguments.
+const MARKED: &[&str] = &[
     "mm",
     "addmm",
     "bmm",
     "baddbmm",
     "matmul",
     "linear",
-    "convolution",
-    "_convolution",
-    "cudnn_convolution",
-    "miopen_convolution",
-    "convolution_backward",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "log_softmax",
+    "softmax",
+    "layer_norm",
 ];
 
 /// What a kind puts into its code: names in `{{ }}` and the Python that stands for them, made of numbers, names
@@ -47,8 +61,8 @@ pub(crate) struct ScriptKind {
     /// The rules that it is for.
     pub(crate) rules: &'static [&'static str],
     code: &'static str,
-    /// The operators that it understands; empty for any.
-    operators: &'static [&'static str],
+    /// The operators that it understands, in groups; none for any.
+    operators: &'static [&'static [&'static str]],
     uses: Uses,
     fill: Fill,
 }
@@ -80,10 +94,13 @@ macro_rules! kinds {
 }
 
 kinds! {
+    "algorithm", "the same convolution with cuDNN's first choice of an algorithm, and with the fastest of a search",
+        &["layers/conv-fallback-algorithm", "layers/fft-convolution", "layers/naive-convolution"], &[CONVOLUTIONS],
+        Longest, fill::nothing;
     "attention", "attention with its scores in memory, and the fused operator",
         &["layers/attention-unfused", "layers/softmax-unfused"], &[], All, fill::attention;
-    "batched", "eight of the products one by one, and as one",
-        &["parallelism/small-grid"], MATMULS, Longest, fill::nothing;
+    "batched", "eight of the products or convolutions one by one, and as one",
+        &["parallelism/small-grid"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
     "channels_last", "the same operators with the channels of images first, and last",
         &["memory/layout-transposes", "layers/batch-norm-slow"], &[], Longest, fill::nothing;
     "compiled", "the same operators one by one, and fused by torch.compile",
@@ -93,9 +110,9 @@ kinds! {
     "copy", "copies between host and GPU from pageable memory, and from pinned memory without waiting",
         &["copies/pageable", "copies/synchronous"], &[], None, fill::copy;
     "embedding", "the gradient of an embedding table, dense and sparse",
-        &["layers/embedding-gradient"], fill::EMBEDDINGS, Longest, fill::embedding;
+        &["layers/embedding-gradient"], &[fill::EMBEDDINGS], Longest, fill::embedding;
     "half", "the same operators in fp32, and in 16 bits",
-        &["precision/amp-off", "precision/amp-partial"], MATH, Longest, fill::nothing;
+        &["precision/amp-off", "precision/amp-partial"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
     "log_softmax", "log_softmax in two steps or twice, and once",
         &["layers/double-log-softmax", "layers/log-of-softmax"], &[], Longest, fill::log_softmax;
     "loss", "the loss of all tokens at once, and compiled, in chunks of tokens",
@@ -106,11 +123,11 @@ kinds! {
         &["layers/optimizer-foreach", "layers/optimizer-unfused"], &[], All, fill::optimizer;
     "padding", "the same products as they are, and with K and N padded to a multiple of 64",
         &["tensor-cores/gemm-unaligned", "tensor-cores/kernel-misaligned", "shapes/tile-quantization"],
-        MATMULS, Longest, fill::nothing;
+        &[MATMULS], Longest, fill::nothing;
     "single", "the same operators in fp64, and in fp32",
         &["precision/fp64-leak"], &[], Longest, fill::nothing;
     "tf32", "the same operators without TF32, and with it",
-        &["precision/tf32-off", "precision/tf32-off-in-convolutions"], MATH, Longest, fill::nothing;
+        &["precision/tf32-off", "precision/tf32-off-in-convolutions"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
 }
 
 /// Why there is no script for a finding.
@@ -143,27 +160,31 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
                 .join(", ")
         ));
     };
-    let calls: Vec<Call> = finding
-        .evidence
-        .operators
-        .iter()
-        .filter_map(Call::of)
-        .filter(|call| {
-            kind.operators.is_empty() || kind.operators.contains(&call.operator.as_str())
-        })
-        .collect();
-    let calls = match kind.uses {
-        Uses::All => calls,
-        Uses::Longest => calls.into_iter().take(1).collect(),
+    let mut calls: Vec<Call> = match kind.uses {
         Uses::None => Vec::new(),
+        Uses::All | Uses::Longest => operators(finding, kind),
     };
     if calls.is_empty() && kind.uses != Uses::None {
         return unknown(
-            "the profile has no operator of this finding that a script can call: that takes operators of PyTorch \
-             (`aten::mm`, not `torch.matmul` as markers name it) with the shapes and types of their arguments\n  \
+            "the profile has no operator of this finding that a script can call: that takes operators of PyTorch with \
+             the shapes and types of their arguments\n  \
              record them: `pyprof-advise run`, or `record_shapes=True` with torch.profiler"
                 .to_owned(),
         );
+    }
+    let longest = calls.first().map(|call| call.operator.clone());
+    calls.retain(|call| {
+        let mut groups = kind.operators.iter();
+        kind.operators.is_empty() || groups.any(|group| group.contains(&call.operator.as_str()))
+    });
+    if let Some(longest) = longest.filter(|_| calls.is_empty()) {
+        return unknown(format!(
+            "a script for `{}` compares {}, which is not known for the operators of this finding (`aten::{longest}`)",
+            finding.rule, kind.about
+        ));
+    }
+    if kind.uses == Uses::Longest {
+        calls.truncate(1);
     }
     let mut code = kind.code.trim_end().to_owned();
     match (kind.fill)(finding, &calls) {
@@ -189,6 +210,29 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
     })?)
 }
 
+/// The operators of a finding that a script can call, the longest first.
+fn operators(finding: &FindingReport, kind: &ScriptKind) -> Vec<Call> {
+    let mut all = finding.evidence.operators.clone();
+    if kind.name == "optimizer" {
+        // Traces do not have the types of tensors in lists.
+        let lists = all.iter_mut().flat_map(|used| &mut used.call);
+        for argument in lists {
+            if let CallArgument::List { items } = argument {
+                items.iter_mut().for_each(assume_fp32);
+            }
+        }
+    }
+    all.iter().filter_map(Call::of).collect()
+}
+
+fn assume_fp32(argument: &mut CallArgument) {
+    if let CallArgument::Tensor { dtype, .. } = argument
+        && dtype.is_none()
+    {
+        *dtype = Some(DType::Fp32.name().to_owned());
+    }
+}
+
 /// An operator and its arguments, checked.
 #[derive(Debug, Clone)]
 struct Call {
@@ -199,11 +243,15 @@ struct Call {
 impl Call {
     /// The call of an operator of `aten`; `None` where something in it is not known.
     fn of(used: &OperatorUse) -> Option<Call> {
-        let name = used.operator.strip_prefix("aten::")?;
+        let of_aten = used.operator.strip_prefix("aten::");
+        let name = of_aten.or_else(|| marked(&used.operator))?;
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         let is_name = !name.is_empty() && name.len() <= LONGEST && name.bytes().all(plain);
         let is_whole = !used.call.is_empty() && !used.arguments_from_forward;
         let has_tensor = used.call.iter().any(|a| tensors(a).next().is_some());
+        // Old traces have no strides and paddings, which no convolution can be without.
+        let has_lists = || (used.call.iter()).any(|a| matches!(a, CallArgument::List { .. }));
+        let is_whole = is_whole && (!name.contains("convolution") || has_lists());
         (is_name && is_whole && has_tensor && used.call.iter().all(is_known)).then(|| Call {
             operator: name.to_owned(),
             arguments: used.call.clone(),
@@ -219,6 +267,13 @@ impl Call {
         let arguments: Vec<Json> = self.arguments.iter().map(argument_json).collect();
         json!({ "operator": self.operator, "arguments": arguments })
     }
+}
+
+/// The operator that a function in a marker calls: `matmul` for `torch.nn.functional.matmul`.
+fn marked(function: &str) -> Option<&str> {
+    let mut owners = ["torch.nn.functional.", "torch.", "Tensor."].into_iter();
+    let name = owners.find_map(|owner| function.strip_prefix(owner))?;
+    MARKED.contains(&name).then_some(name)
 }
 
 /// Shapes of the tensors of an argument, with their types.

@@ -87,6 +87,8 @@ fn text_of_a_profile_never_becomes_code() {
     refused(vec![used(&format!("aten::{attack}"), plain())]);
     refused(vec![used("my_lib::mm", plain())]);
     refused(vec![used("aten::__import__.system", plain())]);
+    refused(vec![used("torch.nn.functional.os", plain())]);
+    refused(vec![used(&format!("Tensor.{attack}"), plain())]);
     refused(vec![used(
         "aten::mm",
         vec![tensor(attack, &[64, 64], None)],

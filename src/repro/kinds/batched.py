@@ -1,22 +1,27 @@
+def eightfold(name, arguments):
+    """Eight times the images, or the rows, or the products of a batch."""
+    tensors = [argument for argument in arguments if isinstance(argument, Spec)]
+    if "conv" in name:
+        more = images(name, arguments)
+    else:
+        left, right = [tensor for tensor in tensors if len(tensor.shape) >= 2][-2:]
+        if len(right.shape) == 2:
+            # One weight for all of them. What is added may have its rows too.
+            others = [t for t in tensors if t is not right and len(t.shape) == 2 and t.shape[0] == left.shape[0]]
+            more = others if left in others else [left, *others]
+        else:
+            more = [tensor for tensor in tensors if len(tensor.shape) > 2]
+    for tensor in more:
+        tensor.resize([8 * tensor.shape[0], *tensor.shape[1:]])
+    return arguments
+
+
 def pair():
     """Eight of the products one after the other, and as one with eight times the work."""
-    count = 8
-    steps = [calls() for _ in range(count)]
-    name = CALLS[0]["operator"]
-    tensors = [specs(argument) for argument in CALLS[0]["arguments"]]
-    left, right = [t for t in tensors if isinstance(t, Spec) and len(t.shape) >= 2][-2:]
-    if name == "linear":
-        right.shape = [*right.shape[:-2], right.shape[-1], right.shape[-2]]
-        right.is_exact = False
-    one, two = left.make(), right.make()
-    if one.dim() == 2 and two.dim() == 2:
-        # One weight for all of them: more rows.
-        many = one.repeat(count, 1)
-    else:
-        many, two = one.repeat(count, *[1] * (one.dim() - 1)), two.repeat(count, *[1] * (two.dim() - 1))
+    steps = [calls() for _ in range(8)]
 
     def before():
         for step in steps:
             step()
 
-    return before, lambda: torch.matmul(many, two)
+    return before, calls(eightfold)

@@ -1,7 +1,6 @@
 def pair():
     """What is computed twice or in two steps, and log_softmax once."""
-    first = [specs(argument) for argument in CALLS[0]["arguments"]]
-    logits = next(argument for argument in first if isinstance(argument, Spec)).make()
+    logits = next(argument for argument in prepared(CALLS[0])[1] if isinstance(argument, Spec)).make()
     twice = {{ twice }}
 
     def before():

@@ -10,7 +10,7 @@ def pair():
         raise SystemExit("the profile has no parameters with a type of floating-point numbers")
 
     def optimizer(**which):
-        parameters = [made(specs(item)).requires_grad_() for item in items]
+        parameters = [(small(Spec(item)) if options.small else Spec(item)).make().requires_grad_() for item in items]
         for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)
         return torch.optim.{{ optimizer }}(parameters, **{{ settings }}, **which)
