@@ -13,24 +13,22 @@ from .treatment import Program, device_of
 def autocast(
     program: Program,
     dtype: torch.dtype,
-    check: Callable[[str], None],
     check_call: Callable[[], None] = lambda: None,
     *,
     says: bool = True,
 ) -> None:
-    """Runs each model of the program under autocast; `check` may refuse its device, `check_call` a call.
+    """Runs each model of the program under autocast; `check_call` may refuse a call.
 
     `says` tells whether that alone is a change that the treatment is about.
     """
 
     def cast(model: nn.Module) -> None:
         device = device_of(model)
-        check(device)
 
         def around(forward: Callable[..., Any]) -> Callable[..., Any]:
             def called(*args: Any, **kwargs: Any) -> Any:
                 check_call()
-                if torch.is_autocast_enabled(device):
+                if is_under_autocast(device):
                     program.refuse("the model runs under autocast already")
                 with torch.autocast(device, dtype=dtype):
                     # Losses are computed in fp32, as they are when the loss is under autocast too.
@@ -43,6 +41,14 @@ def autocast(
             program.changed(f"{type(model).__name__} under autocast")
 
     program.each_model(cast)
+
+
+def is_under_autocast(device: str) -> bool:
+    """Whether autocast is on for a type of device."""
+    try:
+        return torch.is_autocast_enabled(device)
+    except TypeError:  # Before torch 2.4.
+        return torch.is_autocast_enabled() if device == "cuda" else torch.is_autocast_cpu_enabled()
 
 
 def in_fp32(value: Any, dtype: torch.dtype) -> Any:

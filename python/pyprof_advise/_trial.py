@@ -65,6 +65,7 @@ class Trial:
         trial = self._record.trial or {}
         trial["check"] = self.values.read()
         trial["changes"] = self.program.changes
+        trial["lines"] = self.program.own_lines
         self._record.trial = trial
         self._record.write()
 

@@ -56,6 +56,8 @@ class Program:
     def __init__(self, on_refusal: Callable[[str], None] | None = None) -> None:
         self.changes: dict[str, int] = {}
         """What was changed, and how often. A treatment that changed nothing was not tried."""
+        self.own_lines: list[str] = []
+        """The lines that have the same effect, where they depend on the program."""
         self._on_refusal = on_refusal
         self._undo: list[Callable[[], object]] = []
         self._acts: list[Callable[[nn.Module], None]] = []
@@ -65,11 +67,27 @@ class Program:
         """Notes that something was changed: `AdamW(fused=True)`."""
         self.changes[what] = self.changes.get(what, 0) + 1
 
+    def lines(self, lines: str) -> None:
+        """Says which lines have the same effect in this program, in place of those in the metadata."""
+        if lines not in self.own_lines:
+            self.own_lines.append(lines)
+
     def refuse(self, why: str) -> None:
         """Says that the treatment does not apply, which ends the run."""
         if self._on_refusal is not None:
             self._on_refusal(why)
         raise Refused(why)
+
+    def needs_gpu(self, why: str) -> None:
+        """Refuses where torch has no GPU."""
+        if not torch.cuda.is_available():
+            self.refuse(why)
+
+    def needs_capability(self, least: tuple[int, int], why: str) -> None:
+        """Refuses where there is no GPU of NVIDIA with this compute capability or a higher one."""
+        capability = cuda_capability()
+        if capability is None or capability < least:
+            self.refuse(why)
 
     def undo(self) -> None:
         """Undoes everything, the last change first."""
@@ -123,7 +141,9 @@ class Program:
             chosen = choose(dict(bound.arguments))
             if chosen:
                 bound.arguments.update(chosen)
-                self.changed(f"{owner.__name__}({', '.join(f'{k}={v}' for k, v in chosen.items())})")
+                shown = ", ".join(f"{name}={value}" for name, value in chosen.items())
+                self.changed(f"{owner.__name__}({shown})")
+                self.lines(f"{owner.__name__}(..., {shown})")
             return original(*bound.args, **bound.kwargs)
 
         self.around(owner, "__init__", act)

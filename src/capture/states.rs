@@ -64,6 +64,8 @@ pub(crate) struct Timed {
     pub(crate) check: Option<CheckValues>,
     /// What the treatments have changed, and how often.
     pub(crate) changes: BTreeMap<String, u64>,
+    /// Lines that have the same effect in this program, where a treatment knows them.
+    pub(crate) lines: Vec<String>,
 }
 
 /// Values of a program, to compare two runs by.

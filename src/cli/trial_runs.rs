@@ -171,6 +171,7 @@ impl<'a> Runner<'a> {
             compiling: timed.compiling,
             peak_memory_bytes: timed.peak_memory_bytes,
             changes: timed.changes.clone(),
+            lines: timed.lines.clone(),
         })
     }
 

@@ -137,6 +137,10 @@ impl Page {
             self.words(&format!("Since the baseline: {}", plain(since)), CAUTION, 2);
         }
         self.prose(&f.message, 2);
+        if let Some(measured) = &f.measured {
+            let text = format!("Measured with {}: {}", measured.treatment, measured.text);
+            self.words(&plain(&text), SAVING, 2);
+        }
         for quote in &f.evidence.quotes {
             self.quote(quote);
         }

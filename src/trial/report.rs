@@ -9,18 +9,69 @@ use super::model::{
 use super::series::{Measured, Series};
 use super::treatment::Treatment;
 use super::{check::CheckResult, model};
+use crate::base::text;
 use crate::base::units::{bytes, change, ns, percent};
 use crate::compare::welch::{Welch, is_beyond, welch};
 use crate::gpu::names::normalise;
-use crate::report::{FindingReport, MeasuredSaving, Report, share};
+use crate::judge::SavingKind;
+use crate::report::{
+    FindingReport, MeasuredSaving, Report, SavingReport, Summary, share, steps_in_window,
+};
 
 /// A treatment with the findings that it is tried for.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) treatment: Treatment,
     pub(crate) findings: Vec<TrialFinding>,
-    /// Sum of the estimates of the findings, per step.
-    pub(crate) estimate: Option<(f64, f64)>,
+    /// What the findings could save per step, in the same order.
+    estimates: Vec<Option<Estimate>>,
+}
+
+/// What a finding could save per step: its lower and upper end.
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    /// The part that findings before it do not count, so that parts can be added.
+    counted: (f64, f64),
+    /// What its fix could save alone.
+    alone: (f64, f64),
+}
+
+impl Estimate {
+    /// `None` without an estimate, and where the profile has no steps.
+    fn of(saving: &SavingReport, summary: &Summary) -> Option<Estimate> {
+        summary.step_ns?;
+        let counted = (saving.step_low_ns?, saving.step_high_ns?);
+        // What is counted elsewhere shortens a step as GPU time does on average.
+        let weight = match saving.kind {
+            SavingKind::Gpu => summary.step_weight?,
+            SavingKind::Idle | SavingKind::Copy => 1.0,
+        };
+        let per_step = summary.devices.max(1) as f64 * steps_in_window(summary);
+        let alone = |step: f64, counted: f64, own: f64| match counted > 0.0 {
+            true => step * (own / counted).max(1.0),
+            false => own * weight / per_step,
+        };
+        Some(Estimate {
+            counted,
+            alone: (
+                alone(counted.0, saving.counted_low_ns, saving.low_ns),
+                alone(counted.1, saving.counted_high_ns, saving.high_ns),
+            ),
+        })
+    }
+
+    /// What the fixes of several findings could save together: at least as much as one of them alone, and as the
+    /// parts that none of the others counts.
+    fn together(estimates: &[Estimate]) -> Option<(f64, f64)> {
+        let end = |of: fn(&(f64, f64)) -> f64| {
+            let counted: f64 = estimates.iter().map(|e| of(&e.counted)).sum();
+            estimates
+                .iter()
+                .map(|e| of(&e.alone))
+                .fold(counted, f64::max)
+        };
+        (!estimates.is_empty()).then(|| (end(|ends| ends.0), end(|ends| ends.1)))
+    }
 }
 
 impl Candidate {
@@ -30,14 +81,11 @@ impl Candidate {
             .into_iter()
             .flat_map(|r| r.findings.iter().chain(&r.minor));
         let own: Vec<&FindingReport> = all.filter(|f| treatment.rules.contains(&f.rule)).collect();
-        let savings = own.iter().filter_map(|finding| finding.saving.as_ref());
-        let ends: Vec<(f64, f64)> = savings
-            .filter_map(|s| Some((s.step_low_ns?, s.step_high_ns?)))
-            .collect();
-        let sum = ends.iter().fold((0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let estimate =
+            |finding: &&FindingReport| Estimate::of(finding.saving.as_ref()?, &report?.summary);
         Candidate {
+            estimates: own.iter().map(estimate).collect(),
             findings: own.into_iter().map(finding).collect(),
-            estimate: (!ends.is_empty()).then_some(sum),
             treatment,
         }
     }
@@ -113,7 +161,12 @@ pub(crate) fn summarize(
     });
     let together = series.together.as_ref().and_then(|(treatments, runs)| {
         let several: Vec<&Candidate> = treatments.iter().filter_map(|t| of(t)).collect();
-        (!runs.is_empty()).then(|| row(&several, runs, series))
+        let mut row = (!runs.is_empty()).then(|| row(&several, runs, series))?;
+        // The runs with one treatment tell which lines are whose.
+        let single = |name: &String| rows.iter().find(|row| row.names == [name.as_str()]);
+        let singles = row.names.iter().filter_map(single);
+        row.add = singles.flat_map(|row| row.add.clone()).collect();
+        Some(row)
     });
     let refused = series.not_tried.iter().map(|(treatment, why)| NotTried {
         name: treatment.name.clone(),
@@ -190,17 +243,25 @@ fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> Tri
     let by_design: Vec<&str> = treatments()
         .filter_map(|t| t.changes_results.as_deref())
         .collect();
-    let estimates: Vec<(f64, f64)> = candidates.iter().filter_map(|c| c.estimate).collect();
-    let sum = |end: fn(&(f64, f64)) -> f64| {
-        let ends = estimates.iter().map(end);
-        (!estimates.is_empty()).then(|| ends.sum())
-    };
+    let mut findings: Vec<TrialFinding> = Vec::new();
+    let mut estimates: Vec<Estimate> = Vec::new();
+    for candidate in candidates {
+        for (finding, estimate) in candidate.findings.iter().zip(&candidate.estimates) {
+            // Several treatments may be about one finding.
+            if !findings.contains(finding) {
+                findings.push(finding.clone());
+                estimates.extend(estimate);
+            }
+        }
+    }
+    let estimate = Estimate::together(&estimates);
+    let own_lines = own_lines(runs);
     TrialRow {
         names: treatments().map(|t| t.name.clone()).collect(),
         title: titles.join("; "),
-        findings: candidates.iter().flat_map(|c| c.findings.clone()).collect(),
-        estimate_low_ns: sum(|(low, _)| *low),
-        estimate_high_ns: sum(|(_, high)| *high),
+        findings,
+        estimate_low_ns: estimate.map(|(low, _)| low),
+        estimate_high_ns: estimate.map(|(_, high)| high),
         ratio: both.map(|(before, after)| share(after, before)),
         saving_ns: both.map(|(before, after)| before - after),
         noise: welch.as_ref().ok().map(|welch| welch.share),
@@ -215,12 +276,22 @@ fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> Tri
             .unwrap_or_default(),
         add: treatments()
             .map(|t| Lines {
-                lines: t.lines.clone(),
+                lines: own_lines.clone().unwrap_or_else(|| t.lines.clone()),
                 whereabouts: t.whereabouts.clone(),
             })
             .collect(),
         treated,
     }
+}
+
+/// The lines that a treatment has named for this program. They have names of the program in them, which must not
+/// end a block of code in Markdown.
+fn own_lines(runs: &[Measured]) -> Option<String> {
+    let lines = runs.first()?.lines.iter().flat_map(|text| text.lines());
+    let lines: Vec<String> = lines
+        .map(|line| text::listing(line).replace("```", "``"))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Memory beyond which a treatment is said to take more.
@@ -342,6 +413,13 @@ fn other_gpu(trial: &Trial) -> Option<String> {
     }
 }
 
+fn machine(trial: &Trial) -> String {
+    match &trial.gpu {
+        Some(gpu) => format!("on {gpu}"),
+        None => "without a GPU".to_owned(),
+    }
+}
+
 /// Marks the findings of a report with what was measured.
 pub(crate) fn mark(report: &mut Report, trial: &Trial) {
     for finding in report.findings.iter_mut().chain(&mut report.minor) {
@@ -354,7 +432,12 @@ pub(crate) fn mark(report: &mut Report, trial: &Trial) {
             saving_ns: row.saving_ns,
             ratio: row.ratio,
             noise: row.noise,
-            text: format!("{}; {}", saving(row, &trial.untreated), row.check.text),
+            text: format!(
+                "{} {}; {}",
+                saving(row, &trial.untreated),
+                machine(trial),
+                row.check.text
+            ),
         });
     }
 }
@@ -446,6 +529,97 @@ mod tests {
             "Estimates are for A100 SXM4 40GB, the GPU of the profile, and times were measured on NVIDIA H100 \
              80GB HBM3."
         );
+    }
+
+    fn report() -> Report {
+        let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/net.sqlite");
+        let mut report = crate::Advisor::new().unwrap().report(fixture).unwrap();
+        report.summary.step_ns = Some(1e8);
+        report.summary.step_weight = Some(0.5);
+        report.summary.devices = 1;
+        report
+    }
+
+    #[test]
+    fn estimates_of_a_treatment_are_those_of_its_fix_alone() {
+        let mut summary = report().summary;
+        let steps = steps_in_window(&summary);
+        let saving = |counted: (f64, f64), step: (f64, f64)| SavingReport {
+            kind: SavingKind::Gpu,
+            low_ns: 2e6,
+            high_ns: 4e6,
+            counted_low_ns: counted.0,
+            counted_high_ns: counted.1,
+            counted_share: 0.1,
+            overlap_ns: 4e6 - counted.1,
+            step_low_ns: Some(step.0),
+            step_high_ns: Some(step.1),
+        };
+        // Another finding counts half of it: alone it saves twice as much of a step.
+        let half = saving((1e6, 2e6), (1e5, 4e5));
+        let half = Estimate::of(&half, &summary).unwrap();
+        assert_eq!((half.counted, half.alone), ((1e5, 4e5), (2e5, 8e5)));
+        // Others count all of it.
+        let none = saving((0.0, 0.0), (0.0, 0.0));
+        let none = Estimate::of(&none, &summary).unwrap();
+        assert_eq!(none.alone, (1e6 / steps, 2e6 / steps));
+        assert_eq!(Estimate::together(&[half]), Some((2e5, 8e5)));
+        let other = Estimate {
+            counted: (3e5, 3e5),
+            alone: (3e5, 3e5),
+        };
+        assert_eq!(Estimate::together(&[half, other]), Some((4e5, 8e5)));
+        assert_eq!(Estimate::together(&[]), None);
+        summary.step_ns = None;
+        assert!(
+            Estimate::of(&saving((1e6, 2e6), (1e5, 4e5)), &summary).is_none(),
+            "an estimate of a window says nothing of a step"
+        );
+    }
+
+    #[test]
+    fn findings_of_several_treatments_are_estimated_once() {
+        let mut report = report();
+        report.findings.truncate(1);
+        report.minor.clear();
+        "host/data-loading".clone_into(&mut report.findings[0].rule);
+        let of = |name: &str| Candidate::of(named(&[name]).remove(0), Some(&report));
+        let (workers, pinned) = (of("loader-workers"), of("loader-pin-memory"));
+        let made = Series::default();
+        let single = row(&[&workers], &[], &made);
+        let both = row(&[&workers, &pinned], &[], &made);
+        assert_eq!(both.findings.len(), 1);
+        assert!(single.estimate_high_ns.is_some());
+        assert_eq!(both.estimate_high_ns, single.estimate_high_ns);
+    }
+
+    #[test]
+    fn lines_of_the_program_stay_inside_their_block_of_code() {
+        let treatment = named(&["compile-blocks"]).remove(0);
+        let fake = |lines: &[&str]| Measured {
+            step_ns: 1e6,
+            steps: 20,
+            values: None,
+            compiling: false,
+            peak_memory_bytes: None,
+            changes: BTreeMap::new(),
+            lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+        };
+        let candidate = Candidate::of(treatment, None);
+        let lines = |runs: &[Measured]| {
+            row(&[&candidate], runs, &Series::default()).add[0]
+                .lines
+                .clone()
+        };
+        assert!(
+            lines(&[fake(&[])]).contains("model.blocks"),
+            "those of the metadata"
+        );
+        let own = lines(&[fake(&[
+            "for block in model.h:\n    block.compile()",
+            "```\u{1b}[2J",
+        ])]);
+        assert_eq!(own, "for block in model.h:\n    block.compile()\n``[2J");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct Measured {
     pub(crate) peak_memory_bytes: Option<u64>,
     /// What the treatments have changed, and how often.
     pub(crate) changes: BTreeMap<String, u64>,
+    /// Lines that have the same effect in this program, where a treatment knows them.
+    pub(crate) lines: Vec<String>,
 }
 
 /// Why a run has measured nothing.
@@ -256,6 +258,7 @@ pub(crate) mod tests {
                 compiling: false,
                 peak_memory_bytes: None,
                 changes: names.iter().map(|name| ((*name).to_owned(), 1)).collect(),
+                lines: Vec::new(),
             })
         }
     }

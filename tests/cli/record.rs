@@ -618,6 +618,50 @@ fn run_is_compared_with_an_earlier_one() {
     );
 }
 
+/// The program, with six times the blocks, is recorded and compared by one command.
+#[test]
+#[cfg(unix)]
+fn run_tells_what_a_change_of_the_program_has_changed() {
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let program = "import sys, torch
+sys.path.insert(0, sys.argv[1])
+from common import Block, training_step
+step = training_step(torch.nn.Sequential(*(Block() for _ in range(int(sys.argv[2])))))
+for _ in range(16):
+    step()
+";
+    std::fs::write(folder.path().join("train.py"), program).unwrap();
+    // Kernels are invented while the command still runs, as if it had found a GPU.
+    let job = "\"$0\" -W ignore train.py \"$1/programs\" $2 && \"$0\" \"$1/invent_kernels.py\" $3";
+    let run = |options: &[&str], blocks: &str, keep: &str| {
+        let mut run = Command::new(PROGRAM);
+        run.args(["run", "--skip", "4", "--keep", keep])
+            .args(options)
+            .args(["--", "sh", "-c", job])
+            .arg(&python)
+            .arg(tests())
+            .args([blocks, keep])
+            .env("OMP_NUM_THREADS", "1")
+            .env_remove("PYTHONPATH")
+            .current_dir(folder.path());
+        said(&mut run)
+    };
+    let last = run(&[], "2", "last");
+    assert_eq!(last.code, Some(0), "{}", last.err);
+    let changed = run(&["--against", "last", "--format", "json"], "12", "new");
+    assert_eq!(changed.code, Some(0), "{}", changed.err);
+    let diff: Value = serde_json::from_str(&changed.out).unwrap();
+    let verdict = diff["verdict"][0].as_str().unwrap();
+    assert!(verdict.starts_with("A step takes "), "{verdict}");
+    // Times of the host are those of a busy machine, and kernels are invented: their number is what is known.
+    let kernels = |side: &str| diff[side]["kernels"].as_f64().unwrap();
+    let times = kernels("after") / kernels("before");
+    assert!((4.0..6.5).contains(&times), "{diff}");
+}
+
 #[test]
 #[cfg(unix)]
 fn exit_status_is_that_of_the_program_else_of_the_recording() {

@@ -66,8 +66,10 @@ def invent(trace: dict) -> dict:
 
 
 def main() -> None:
-    """Rewrites every trace in the folders that are given."""
+    """Rewrites every trace in the folders that are given, and what processes say of GPUs there."""
     for folder in map(Path, sys.argv[1:]):
+        for path in folder.glob("process-*.json"):
+            path.write_text(json.dumps({**json.loads(path.read_text()), "cuda": True}))
         for path in sorted(folder.glob("*.pt.trace.json*")):
             is_packed = path.suffix == ".gz"
             data = gzip.decompress(path.read_bytes()) if is_packed else path.read_bytes()

@@ -10,19 +10,26 @@
 
 from __future__ import annotations
 
+import functools
+
 from pyprof_advise.treatment import Program
 from torch import nn
 
 
 def apply(program: Program) -> None:
     def fuse(model: nn.Module) -> None:
-        config = getattr(model, "config", None)
-        before = getattr(config, "_attn_implementation", None)
-        switch = getattr(model, "set_attn_implementation", None)
-        if before != "eager" or switch is None:
-            return
-        switch("sdpa")
-        program.on_undo(lambda: switch(before))
-        program.changed(f'{type(model).__name__}: attn_implementation="sdpa"')
+        for part in model.modules():
+            before = getattr(getattr(part, "config", None), "_attn_implementation", None)
+            switch = getattr(part, "set_attn_implementation", None)
+            if before != "eager" or switch is None:
+                continue
+            try:
+                switch("sdpa")
+            except ValueError as error:
+                program.refuse(f"{type(part).__name__} has no fused attention: {error}")
+            if part.config._attn_implementation != "sdpa":
+                continue  # transformers only warns of models that have none.
+            program.on_undo(functools.partial(switch, before))
+            program.changed(f'{type(part).__name__}: attn_implementation="sdpa"')
 
     program.each_model(fuse)

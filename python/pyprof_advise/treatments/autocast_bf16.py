@@ -2,7 +2,7 @@
 # title = "Mixed precision with bf16"
 # rules = ["precision/amp-off", "precision/amp-partial"]
 # lines = """
-# with torch.autocast(device_type, dtype=torch.bfloat16):
+# with torch.autocast("cuda", dtype=torch.bfloat16):
 #     output = model(inputs)
 #     loss = loss_function(output, targets)
 # """
@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import torch
 from pyprof_advise._autocast import autocast
-from pyprof_advise.treatment import Program
+from pyprof_advise.treatment import Program, cuda_capability
 
 
 def apply(program: Program) -> None:
-    def check(device: str) -> None:
-        if device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            program.refuse("bf16 needs compute capability 8.0 or later")
-
-    autocast(program, torch.bfloat16, check)
+    if (cuda_capability() or (8, 0)) < (8, 0):
+        program.refuse("bf16 needs compute capability 8.0 or later")
+    autocast(program, torch.bfloat16)

@@ -2,7 +2,7 @@
 # title = "Mixed precision with fp16"
 # rules = ["precision/amp-off", "precision/bf16-before-ampere"]
 # lines = """
-# with torch.autocast(device_type, dtype=torch.float16):
+# with torch.autocast("cuda", dtype=torch.float16):
 #     output = model(inputs)
 # """
 # where = "around the calls of the model"
@@ -20,12 +20,10 @@ from pyprof_advise.treatment import Program
 
 
 def apply(program: Program) -> None:
-    def check(device: str) -> None:
-        if device != "cuda":
-            program.refuse("fp16 is slow on anything but a GPU")
+    program.needs_gpu("fp16 is slow on anything but a GPU")
 
     def check_call() -> None:
         if torch.is_grad_enabled():
             program.refuse("training in fp16 needs a GradScaler, which `autocast-fp16-scaled` has")
 
-    autocast(program, torch.float16, check, check_call)
+    autocast(program, torch.float16, check_call)

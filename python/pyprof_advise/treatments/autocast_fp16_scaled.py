@@ -3,7 +3,7 @@
 # rules = ["precision/amp-off", "precision/bf16-before-ampere"]
 # lines = """
 # scaler = torch.amp.GradScaler()                      # once
-# with torch.autocast(device_type, dtype=torch.float16):
+# with torch.autocast("cuda", dtype=torch.float16):
 #     output = model(inputs)
 #     loss = loss_function(output, targets)
 # scaler.scale(loss).backward()
@@ -27,10 +27,9 @@ from pyprof_advise.treatment import Program
 
 
 def apply(program: Program) -> None:
-    def check(device: str) -> None:
-        if device != "cuda":
-            program.refuse("fp16 is slow on anything but a GPU")
-
+    program.needs_gpu("fp16 is slow on anything but a GPU")
+    if not hasattr(torch.amp, "GradScaler"):
+        program.refuse("torch 2.3 or later is needed")
     # Without a step, nothing was changed that the treatment is about: inference needs no scaler.
-    autocast(program, torch.float16, check, says=False)
+    autocast(program, torch.float16, says=False)
     Scaling(program).install()

@@ -23,11 +23,12 @@ def apply(program: Program) -> None:
     def compile_blocks(model: nn.Module) -> None:
         if type(model).__name__ == "OptimizedModule" or model._compiled_call_impl is not None:
             program.refuse("the program compiles its model already")
-        for part in model.modules():
-            blocks = list(part.children()) if isinstance(part, nn.ModuleList) else []
+        for name, part in model.named_modules():
+            blocks = list(part.children()) if isinstance(part, (nn.ModuleList, nn.Sequential)) else []
             if len(blocks) > 1 and len({type(block) for block in blocks}) == 1:
                 for block in blocks:
                     program.around_forward(block, torch.compile)
                 program.changed(f"{len(blocks)} blocks of class {type(blocks[0]).__name__} compiled")
+                program.lines(f"for block in model{'.' * bool(name)}{name}:\n    block.compile()")
 
     program.each_model(compile_blocks)

@@ -19,11 +19,13 @@ from torch import nn
 
 
 def apply(program: Program) -> None:
+    program.needs_gpu("CUDA graphs need a GPU")
+    if not hasattr(torch.compiler, "cudagraph_mark_step_begin"):
+        program.refuse("torch 2.2 or later is needed")
+
     def compile_model(model: nn.Module) -> None:
         if type(model).__name__ == "OptimizedModule" or model._compiled_call_impl is not None:
             program.refuse("the program compiles its model already")
-        if not next(model.parameters()).is_cuda:
-            program.refuse("CUDA graphs need a GPU")
         program.around_forward(model, graphed)
         program.changed(f'torch.compile({type(model).__name__}, mode="reduce-overhead")')
 

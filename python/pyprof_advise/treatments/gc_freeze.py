@@ -1,6 +1,6 @@
 # /// treatment
 # title = "Python's garbage collector ignores what is there before training"
-# rules = []
+# rules = ["host/garbage-collection"]
 # lines = """
 # import gc
 # gc.collect()

@@ -12,14 +12,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from pyprof_advise.treatment import Program
 from torch.utils.data import DataLoader
 
 
 def apply(program: Program) -> None:
-    if not torch.cuda.is_available():
-        program.refuse("pinned memory needs a GPU")
+    program.needs_gpu("pinned memory needs a GPU")
     program.arguments(DataLoader, lambda given: None if given.get("pin_memory") else {"pin_memory": True})

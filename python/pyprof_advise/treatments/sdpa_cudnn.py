@@ -15,13 +15,11 @@
 
 import inspect
 
-import torch
 from pyprof_advise.treatment import Program
 
 
 def apply(program: Program) -> None:
-    if not torch.cuda.is_available():
-        program.refuse("cuDNN's attention needs a GPU")
+    program.needs_gpu("cuDNN's attention needs a GPU")
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     if "set_priority" not in inspect.signature(sdpa_kernel).parameters:

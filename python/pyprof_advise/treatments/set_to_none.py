@@ -1,6 +1,6 @@
 # /// treatment
 # title = "Gradients dropped instead of zeroed"
-# rules = ["layers/zeroed-gradients", "memory/memsets"]
+# rules = ["layers/zeroed-gradients", "memory/memsets", "memory/zero-filling"]
 # lines = "optimizer.zero_grad(set_to_none=True)"
 # where = "in place of the call that says False; True is the default"
 # tolerance = 1e-4

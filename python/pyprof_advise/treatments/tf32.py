@@ -9,13 +9,11 @@
 """TF32 on GPUs that have it: Ampere and later."""
 
 import torch
-from pyprof_advise.treatment import Program, cuda_capability
+from pyprof_advise.treatment import Program
 
 
 def apply(program: Program) -> None:
-    capability = cuda_capability()
-    if capability is None or capability < (8, 0):
-        program.refuse("TF32 needs an NVIDIA GPU of compute capability 8.0 or later")
+    program.needs_capability((8, 0), "TF32 needs an NVIDIA GPU of compute capability 8.0 or later")
     before = torch.get_float32_matmul_precision()
     if before != "highest":
         program.refuse("fp32 matrix products may use TF32 already")

@@ -11,14 +11,12 @@
 from __future__ import annotations
 
 import torch
-from pyprof_advise.treatment import Program, cuda_capability
+from pyprof_advise.treatment import Program
 from torch import nn
 
 
 def apply(program: Program) -> None:
-    capability = cuda_capability()
-    if capability is None or capability < (8, 0):
-        program.refuse("TF32 needs an NVIDIA GPU of compute capability 8.0 or later")
+    program.needs_capability((8, 0), "TF32 needs an NVIDIA GPU of compute capability 8.0 or later")
 
     def allow(_model: nn.Module) -> None:
         if torch.backends.cudnn.allow_tf32:
