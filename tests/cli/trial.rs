@@ -145,18 +145,15 @@ fn findings_that_were_measured_are_marked_in_every_report() {
     report["findings"][0]["rule"] = "layers/optimizer-foreach".into();
     sandbox.write("report.json", &report.to_string());
     let options = format!(
-        "--from {} --rounds 1 --skip 2 --steps 3 --report {}",
+        "fused-optimizer --from {} --rounds 1 --skip 2 --steps 3 --report {}",
         sandbox.at("report.json").display(),
         sandbox.at("measured.json").display()
     );
     let (code, out, err) = tried(&python, &options, "plain.py");
     assert_eq!(code, Some(0), "{err}");
-    has(
-        &out,
-        &["`fused-optimizer`", "its fix is an edit of the program"],
-    );
+    has(&out, &["`fused-optimizer`"]);
     for format in ["markdown", "html", "text"] {
-        let said = sandbox.fine(&format!("measured.json --format {format}"));
+        let said = sandbox.fine(&format!("show measured.json --format {format}"));
         let said = said.replace(['*', '`'], "");
         let said: String = regex::Regex::new("<[^>]*>")
             .unwrap()
