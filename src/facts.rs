@@ -17,6 +17,7 @@ mod closed_sets;
 mod collectives;
 mod conversion;
 mod copy;
+mod cpu_use;
 mod cutlass;
 mod enclosing_ops;
 mod first_fp64;

@@ -12,20 +12,24 @@ use serde::Serialize;
 
 mod collective;
 mod correlation_map;
+mod cpu_use;
 mod format;
 mod host_activity;
 mod host_range;
+mod loader_config;
 mod start_counts;
 mod switches;
 
 pub use collective::collective_in;
 pub(crate) use correlation_map::CorrelationMap;
+pub use cpu_use::{CpuUse, RunTime};
 pub use format::{Container, DataKind, Format, RangeArgs};
 pub(crate) use host_activity::SHORTEST_GAP_NS;
 pub use host_activity::{
     ClassId, CpuSample, HostActivity, OsCall, OsCallClass, TimedSample, ToldOfHost,
 };
 pub use host_range::{HostRange, RangeKind, RangeText};
+pub use loader_config::LoaderConfig;
 pub use start_counts::StartCounts;
 pub use switches::Switch;
 
@@ -659,19 +663,6 @@ pub struct Recorded {
     pub thinned: bool,
 }
 
-/// The configuration of a DataLoader that the program used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LoaderConfig {
-    /// Number of worker processes; 0 loads in the training process.
-    pub workers: u32,
-    /// Whether batches are copied to pinned memory.
-    pub pin_memory: bool,
-    /// Batches that each worker loads ahead; `None` without workers.
-    pub prefetch: Option<u32>,
-    /// Whether workers live longer than an epoch.
-    pub persistent: bool,
-}
-
 /// The message that a collective kernel exchanges with other GPUs, as its own record or NCCL's describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
@@ -749,6 +740,8 @@ pub struct Profile {
     /// The distinct configurations of the DataLoaders of the program, where `pyprof-advise run` recorded
     /// them.
     pub loaders: Vec<LoaderConfig>,
+    /// How the threads of the program had CPUs.
+    pub cpu_use: CpuUse,
     /// What host threads did while a GPU had no work.
     pub host: HostActivity,
     /// The time of the calendar at time 0 of the profile, in ns since 1970 (UTC); `None` where the file does
@@ -792,6 +785,7 @@ impl Profile {
             messages: Vec::new(),
             graph_regions: Vec::new(),
             loaders: Vec::new(),
+            cpu_use: CpuUse::default(),
             host: HostActivity::default(),
             unix_zero_ns: None,
             switches: Vec::new(),

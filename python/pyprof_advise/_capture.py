@@ -12,7 +12,7 @@ import torch
 from . import _guard
 from ._clock import ClockRecorder
 from ._hooks import live_objects
-from ._host import CProfileRecorder, PySpy
+from ._host import CProfileRecorder, PySpy, Scalene
 from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
 from ._settings import SKIP
@@ -51,7 +51,7 @@ class Capture:
         self._windows: list[Window] = list(settings.windows)
         self._leader: Stream | None = None
         self._recorder: TorchRecorder | NsysRecorder | ClockRecorder | CProfileRecorder | None = None
-        self._spy: PySpy | None = None
+        self._spy: PySpy | Scalene | None = None
         self._wait_until = 0
         self._agreed: int | None = None
         self._has_optimizer: bool | None = None
@@ -201,11 +201,12 @@ class Capture:
                 self.stop("done")
 
     def _spies(self) -> bool:
-        """Whether py-spy samples, if it is wanted. In a job of several ranks it is not used."""
-        if self.settings.host_profiler != "py-spy" or Ranks.here() is not None:
+        """Whether the profiler of the host samples, if one is wanted. In a job of several ranks none is used."""
+        kind = {"py-spy": PySpy, "scalene": Scalene}.get(self.settings.host_profiler or "")
+        if kind is None or Ranks.here() is not None:
             return True
         if self._spy is None:
-            self._spy = PySpy(self.settings.folder, self._who())
+            self._spy = kind(self.settings.folder, self._who())
             self._spy.start()
         return self._spy.is_ready()
 
@@ -235,7 +236,9 @@ class Capture:
                 "loaders": self._loaders.seen,
                 "environment": switches(),
             }
-            self._recorder = TorchRecorder(window, self.settings, path, metadata)
+            self._recorder = TorchRecorder(
+                window, self.settings, path, metadata, self._loaders.workers
+            )
         _guard.watch(self._program_profiles)
         self._recorder.start()
 

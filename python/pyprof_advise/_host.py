@@ -86,6 +86,40 @@ class PySpy:
             return ""
 
 
+class Scalene:
+    """Scalene, under which `pyprof-advise run` has started this program, with sampling off."""
+
+    def __init__(self, folder: Path, who: str) -> None:
+        self.entry: dict[str, Any] = {
+            "file": "scalene.json",
+            "profiler": "scalene",
+            "pid": os.getpid(),
+        }
+        self._profiler: Any = None
+
+    def start(self) -> None:
+        """Begins to sample. Its timer works in the main thread only."""
+        try:
+            from scalene import scalene_profiler
+
+            scalene_profiler.start()
+        except (Exception, SystemExit) as error:
+            # It ends a program that it has not started.
+            self.entry["problem"] = f"Scalene cannot start: {error}"
+            return
+        self._profiler = scalene_profiler
+
+    def is_ready(self) -> bool:
+        """It samples as soon as it was started."""
+        return True
+
+    def stop(self) -> None:
+        """Ends sampling; Scalene writes its file when the program ends."""
+        if self._profiler is not None:
+            self._profiler.stop()
+            self._profiler = None
+
+
 def _start(command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     environment = {name: text for name, text in os.environ.items() if name != "PYPROF_ADVISE_CAPTURE"}
     return subprocess.Popen(

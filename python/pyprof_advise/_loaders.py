@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Callable
 
 from torch.utils.data import dataloader
@@ -15,6 +16,7 @@ class Loaders:
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
+        self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
         self._original: Callable[..., None] | None = None
 
     def install(self) -> None:
@@ -25,6 +27,7 @@ class Loaders:
         def init(iterator: Any, loader: Any) -> None:
             seen.add(loader)
             original(iterator, loader)
+            seen._iterators.add(iterator)
 
         self._original = original
         dataloader._BaseDataLoaderIter.__init__ = init  # type: ignore[method-assign, assignment]
@@ -34,6 +37,11 @@ class Loaders:
         if self._original is not None:
             dataloader._BaseDataLoaderIter.__init__ = self._original  # type: ignore[method-assign]
             self._original = None
+
+    def workers(self) -> list[int]:
+        """The processes of workers that are there now."""
+        workers = [w for found in list(self._iterators) for w in getattr(found, "_workers", ())]
+        return [worker.pid for worker in workers if worker.pid is not None and worker.is_alive()]
 
     def add(self, loader: Any) -> None:
         """Keeps the configuration of a loader, once."""

@@ -45,7 +45,7 @@ class Settings:
     seed: int | None = None
     """The seed of the random number generators when torch is imported; None leaves them alone."""
     host_profiler: str | None = None
-    """A profiler of the host that runs beside the recording: `py-spy`."""
+    """A profiler of the host that runs beside the recording: `py-spy` or `scalene`."""
     ends: bool = False
     """Whether to end the program when everything is recorded."""
 

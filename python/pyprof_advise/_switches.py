@@ -11,10 +11,13 @@ NAMES = (
     "MKL_NUM_THREADS",
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
+    "NCCL_DEBUG",
     "NCCL_IB_DISABLE",
+    "NCCL_LAUNCH_MODE",
     "NCCL_MAX_NCHANNELS",
     "NCCL_MIN_NCHANNELS",
     "NCCL_NTHREADS",
+    "NCCL_NVLS_ENABLE",
     "NCCL_P2P_DISABLE",
     "NCCL_P2P_LEVEL",
     "NCCL_PROTO",
@@ -27,7 +30,8 @@ NAMES = (
     "TOKENIZERS_PARALLELISM",
 )
 WORD = r"\d{1,6}(\.\d{1,4})?|[Tt]rue|[Ff]alse|on|off|yes|no|native|cudaMallocAsync"
-WORD += r"|[Rr]ing|[Tt]ree|NVLS|LL|LL128|[Ss]imple|LOC|NVL|PIX|PXB|PHB|SYS"
+WORD += r"|[Rr]ing|[Tt]ree|CollnetDirect|CollnetChain|NVLS|LL|LL128|[Ss]imple"
+WORD += r"|LOC|NVL|PIX|PXB|PHB|SYS|PARALLEL|GROUP|VERSION|WARN|INFO|TRACE"
 VALUE = re.compile(rf"({WORD})|[a-z_0-9]{{1,30}}:({WORD})(,[a-z_0-9]{{1,30}}:({WORD})){{0,9}}")
 """Numbers, booleans, known words, and lists of settings with such values."""
 

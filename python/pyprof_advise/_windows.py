@@ -7,13 +7,14 @@ import json
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 import torch
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from . import _guard, _state
 from ._layers import Layers, Range
+from ._scheduling import Scheduling
 
 if TYPE_CHECKING:
     from ._settings import Settings, Window
@@ -42,12 +43,19 @@ class TorchRecorder:
     """A window recorded by torch.profiler."""
 
     def __init__(
-        self, window: Window, settings: Settings, path: Path, metadata: dict[str, Any]
+        self,
+        window: Window,
+        settings: Settings,
+        path: Path,
+        metadata: dict[str, Any],
+        workers: Callable[[], list[int]],
     ) -> None:
         self.file: str | None = None
         self.window = window
         self._path = path
         self._metadata = metadata
+        self._workers = workers
+        self._scheduling: Scheduling | None = None
         self._wanted = settings.steps
         self._max_seconds = settings.max_seconds
         self._ended = 0
@@ -86,6 +94,8 @@ class TorchRecorder:
             if self._ended >= self._wanted or self._seconds() >= self._max_seconds:
                 return self.finish()
         else:
+            with contextlib.suppress(Exception):
+                self._scheduling = Scheduling(self._workers())
             self._began = time.perf_counter()
         self._profile.step()
         return False
@@ -95,6 +105,9 @@ class TorchRecorder:
         self._remove_layers()
         self._keep = self._ended > 0
         if self._keep:
+            with contextlib.suppress(Exception):
+                if self._scheduling is not None:
+                    self._metadata["scheduling"] = self._scheduling.until_now()
             self._profile.add_metadata_json("pyprof_advise", json.dumps(self._metadata))
         self._profile.stop()
         return self.file is not None

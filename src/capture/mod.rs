@@ -12,6 +12,7 @@ use serde::Serialize;
 
 pub(crate) mod nsys;
 mod package;
+pub(crate) mod scalene;
 mod start;
 mod states;
 

@@ -139,6 +139,10 @@ fn prepared(
         .args(args)
         .env("PYTHONPATH", python_path(package)?)
         .env(SETTINGS, serde_json::to_string(settings)?);
+    if settings.host_profiler == Some("scalene") {
+        let (name, value) = super::scalene::STARTED;
+        start.env(name, value);
+    }
     if std::env::var_os("KINETO_LOG_LEVEL").is_none() {
         start.env("KINETO_LOG_LEVEL", QUIET);
     }

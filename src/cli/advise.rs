@@ -241,12 +241,30 @@ pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, F
     analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
-/// A report: read from a file of `--format json`, or of a profile or a folder of profiles, with these rules and
-/// cost files.
+/// What profiles are analyzed with besides the GPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnalyzedWith<'a> {
+    pub(super) rules: &'a RuleArgs,
+    pub(super) costs: &'a [PathBuf],
+    pub(super) classes: &'a [PathBuf],
+}
+
+impl<'a> AnalyzedWith<'a> {
+    /// Only rules.
+    pub(super) fn rules(rules: &'a RuleArgs) -> AnalyzedWith<'a> {
+        AnalyzedWith {
+            rules,
+            costs: &[],
+            classes: &[],
+        }
+    }
+}
+
+/// A report: read from a file of `--format json`, or of a profile or a folder of profiles.
 pub(super) fn read_or_analyze(
     path: &Path,
     gpu: Option<&String>,
-    (rules, costs): (&RuleArgs, &[PathBuf]),
+    with: AnalyzedWith<'_>,
     console: Console,
 ) -> Result<Report, Failure> {
     if merge::is_report(path) {
@@ -258,8 +276,9 @@ pub(super) fn read_or_analyze(
     let args = AdviseArgs {
         profiles: vec![path.to_owned()],
         gpu: gpu.cloned(),
-        rules: rules.clone(),
-        costs: costs.to_vec(),
+        rules: with.rules.clone(),
+        costs: with.costs.to_vec(),
+        classes: with.classes.to_vec(),
         ..AdviseArgs::default()
     };
     report_of(&args, console)

@@ -56,6 +56,9 @@ pub(super) struct DiffArgs {
     /// A TOML file with FLOPs and bytes of your own operators; may be repeated
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
+    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
+    #[arg(long, value_name = "FILE")]
+    classes: Vec<PathBuf>,
 }
 
 /// The largest slowdown that passes, as a share: 0.03 for `regression=3%`.
@@ -84,13 +87,18 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
         advise::refuse_overwriting(path, args.output.as_deref())?;
     }
     let gpu_after = args.gpu_after.as_ref().or(args.gpu.as_ref());
+    let with = advise::AnalyzedWith {
+        rules: &args.rules,
+        costs: &args.costs,
+        classes: &args.classes,
+    };
     let read = |(at, path): (usize, &PathBuf)| {
         let gpu = if at == 0 {
             args.gpu.as_ref()
         } else {
             gpu_after
         };
-        advise::read_or_analyze(path, gpu, (&args.rules, &args.costs), console)
+        advise::read_or_analyze(path, gpu, with, console)
     };
     let reports: Vec<Report> = paths().enumerate().map(read).collect::<Result<_, _>>()?;
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {

@@ -32,6 +32,9 @@ pub(super) struct ExportArgs {
     /// A TOML file with FLOPs and bytes of your own operators; may be repeated
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
+    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
+    #[arg(long, value_name = "FILE")]
+    classes: Vec<PathBuf>,
 }
 
 fn columns_help() -> String {
@@ -60,6 +63,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
         gpu: args.gpu,
         rules: args.rules,
         costs: args.costs,
+        classes: args.classes,
         ..AdviseArgs::default()
     };
     warn_of_reports(&analysis, &inputs.files, console);
@@ -95,14 +99,14 @@ fn check_extension(output: Option<&Path>) -> Outcome {
 fn warn_of_reports(analysis: &AdviseArgs, files: &[PathBuf], console: Console) {
     let rules = &analysis.rules;
     let lists = [&rules.select, &rules.ignore, &rules.set];
-    let paths = [&rules.paths, &analysis.costs];
+    let paths = [&rules.paths, &analysis.costs, &analysis.classes];
     let asked = analysis.gpu.is_some()
         || lists.iter().any(|list| !list.is_empty())
         || paths.iter().any(|list| !list.is_empty());
     let reports = files.iter().filter(|file| merge::is_report(file)).count();
     if asked && reports > 0 {
         console.warn(&format!(
-            "{} taken as {}: --gpu, --costs and options of rules are for profiles",
+            "{} taken as {}: --gpu, --costs, --classes and options of rules are for profiles",
             counted(reports as u64, "report"),
             if reports == 1 { "it is" } else { "they are" }
         ));

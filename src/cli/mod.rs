@@ -124,7 +124,7 @@ enum Command {
     },
     /// Run a program, record some of its steps, and report on them
     #[command(long_about = run::ABOUT)]
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Apply the advice that needs no edit, in fresh runs of a program, and measure what it saves
     #[command(long_about = trial::ABOUT)]
     Try(trial::TryArgs),
@@ -499,7 +499,7 @@ fn run(cli: Cli) -> Outcome {
         Some(Command::Rules { command }) => rules::run(command, console),
         Some(Command::Costs { command }) => costs::run(command, console),
         Some(Command::Gpus { command }) => gpus::run(command),
-        Some(Command::Run(args)) => run::run(args, console),
+        Some(Command::Run(args)) => run::run(*args, console),
         Some(Command::Try(args)) => trial::run(args, console),
         Some(Command::Repro(args)) => repro::repro(&args, console),
         Some(Command::Diff(args)) => diff::diff(&args, console),

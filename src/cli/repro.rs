@@ -39,7 +39,7 @@ pub(super) fn repro(args: &ReproArgs, console: Console) -> Outcome {
     let report = advise::read_or_analyze(
         &args.profile,
         args.gpu.as_ref(),
-        (&args.rules, &[]),
+        advise::AnalyzedWith::rules(&args.rules),
         console,
     )?;
     let finding = find(&report, &args.finding)?;

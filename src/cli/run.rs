@@ -13,6 +13,7 @@ use super::{
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::capture::nsys::{self, Nsys};
+use crate::capture::scalene;
 use crate::capture::{self, CaptureProgress, Ended, Program, Recorder, Settings, States};
 use crate::formats::OutputFormat;
 use crate::report::ProgramRun;
@@ -78,6 +79,9 @@ pub(super) struct RunArgs {
     /// A TOML file with FLOPs and bytes of your own operators; may be repeated
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
+    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
+    #[arg(long, value_name = "FILE")]
+    classes: Vec<PathBuf>,
     #[command(flatten)]
     gates: GateArgs,
     #[command(flatten)]
@@ -99,6 +103,8 @@ enum With {
 enum HostProfiler {
     /// py-spy samples the process while it is recorded; its samples explain gaps
     PySpy,
+    /// Scalene samples the main thread while it is recorded; its samples explain gaps line by line
+    Scalene,
     /// cProfile counts calls in steps of their own, after the recording; it only names functions
     Cprofile,
 }
@@ -121,6 +127,7 @@ impl RunArgs {
             report: ReportArgs::default(),
             rules: RuleArgs::default(),
             costs: Vec::new(),
+            classes: Vec::new(),
             gates: GateArgs::default(),
             config: ConfigArgs::default(),
             ends: true,
@@ -134,6 +141,7 @@ impl RunArgs {
             report: self.report.clone(),
             rules: self.rules.clone(),
             costs: self.costs.clone(),
+            classes: self.classes.clone(),
             gates: self.gates.clone(),
             config: self.config.clone(),
             ..AdviseArgs::default()
@@ -225,6 +233,10 @@ pub(super) fn record(
             ))
         })?;
     }
+    let program = match args.host_profiler {
+        Some(HostProfiler::Scalene) => under_scalene(&args.command, folder)?,
+        _ => args.command.clone(),
+    };
     let settings = Settings {
         folder,
         skip: args.skip,
@@ -236,7 +248,11 @@ pub(super) fn record(
             (None, Some(HostProfiler::Cprofile)) => &["light", "detailed", "host"],
             (None, _) => &["light", "detailed"],
         },
-        host_profiler: (args.host_profiler == Some(HostProfiler::PySpy)).then_some("py-spy"),
+        host_profiler: match args.host_profiler {
+            Some(HostProfiler::PySpy) => Some("py-spy"),
+            Some(HostProfiler::Scalene) => Some("scalene"),
+            Some(HostProfiler::Cprofile) | None => None,
+        },
         recorder: if nsys.is_some() {
             Recorder::Nsys
         } else {
@@ -254,7 +270,7 @@ pub(super) fn record(
             plain(&command.join(" "))
         ));
     }
-    command.extend(args.command.iter().cloned());
+    command.extend(program);
     let name = args.command.first().map_or("", String::as_str);
     let refuse =
         |error: std::io::Error| Failure::Unusable(format!("cannot run `{}`: {error}", plain(name)));
@@ -272,6 +288,25 @@ pub(super) fn record(
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// The command line that runs the program under Scalene.
+fn under_scalene(program: &[String], folder: &Path) -> Result<Vec<String>, Failure> {
+    let refuse = |why: &str| Failure::Unusable(format!("--host-profiler scalene: {why}"));
+    let command = scalene::command(program, folder).ok_or_else(|| {
+        refuse(
+            "Scalene runs only `python SCRIPT ...` or `python -m MODULE ...`\n  \
+             `--host-profiler py-spy` records any program",
+        )
+    })?;
+    let python = command.first().map_or("", String::as_str);
+    scalene::find(python).map_err(|error| {
+        refuse(&format!(
+            "{error}\n  `{} -m pip install scalene`",
+            plain(python)
+        ))
+    })?;
+    Ok(command)
 }
 
 /// Says what has changed since the last time. Plain lines: the program uses the terminal too.
@@ -298,8 +333,12 @@ fn show(now: &CaptureProgress, before: Option<&CaptureProgress>, ends: bool) {
 
 /// Writes the comparison with an earlier run.
 fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -> Outcome {
-    let rules = (&advise.rules, advise.costs.as_slice());
-    let before = advise::read_or_analyze(last, advise.gpu.as_ref(), rules, console)?;
+    let with = advise::AnalyzedWith {
+        rules: &advise.rules,
+        costs: &advise.costs,
+        classes: &advise.classes,
+    };
+    let before = advise::read_or_analyze(last, advise.gpu.as_ref(), with, console)?;
     let mut after = advise::report_of(advise, console)?;
     after.program.clone_from(&advise.report.program);
     let compared = crate::compare::diff(&before, &after);
@@ -331,6 +370,9 @@ fn report(
     }
     for problem in states.host_problems() {
         console.warn(&format!("--host-profiler: {}", plain(problem)));
+    }
+    if args.host_profiler == Some(HostProfiler::Scalene) && !folder.join(scalene::FILE).is_file() {
+        console.warn("--host-profiler: Scalene wrote no profile");
     }
     let recorded = capture::conclude(folder, &args.command, &states);
     let outcome = match recorded {

@@ -12,15 +12,15 @@ use crate::scrub::{self, Rescan, ScrubSummary};
 
 /// What `--help` says first.
 pub(super) const ABOUT: &str = "Copies a profile so that it is safe to attach to an issue: without environment variables, \
-tokens, host, display and user names, and with home folders shortened to `~`. The new file contains only what \
-reports need, so nothing remains in free pages. Its bytes are then searched for everything that should have \
+tokens, host, display and user names, and with home folders shortened to `~`. Profiles of the host (`--host`) are \
+copied as JSON, with shortened paths and without command lines and arguments. The new file contains only what reports need, so nothing remains in free pages. Its bytes are then searched for everything that should have \
 been removed. The report of the copy has the same numbers, findings and order.";
 
 /// Arguments of `scrub`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScrubArgs {
-    /// The profile; it is not changed
+    /// The profile, of a GPU or of the host; it is not changed
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The copy; a trace is compressed if the name ends in `.gz`
@@ -36,6 +36,7 @@ Examples:
   pyprof-advise scrub net.sqlite safe.sqlite
   pyprof-advise scrub net.pt.trace.json.gz safe.json.gz
   pyprof-advise scrub net.sqlite safe.sqlite --force    replaces safe.sqlite
+  pyprof-advise scrub train.prof safe.json              a profile of the host, for --host
 
 Exit status: 0 the copy was written and contains nothing of what was looked for; 2 no copy was written.";
 

@@ -222,7 +222,8 @@ fn findings(
     console: Console,
 ) -> Result<Option<Report>, Failure> {
     let report = |path: &Path| {
-        advise::read_or_analyze(path, args.gpu.as_ref(), (&args.rules, &[]), console).map(Some)
+        let with = advise::AnalyzedWith::rules(&args.rules);
+        advise::read_or_analyze(path, args.gpu.as_ref(), with, console).map(Some)
     };
     if let Some(path) = &args.from {
         return report(path);

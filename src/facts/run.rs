@@ -265,6 +265,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::host::ENTRIES,
         super::sync::ENTRIES,
         super::loader_config::ENTRIES,
+        super::cpu_use::ENTRIES,
         super::framework_signs::ENTRIES,
         super::program::ENTRIES,
         super::step_stability::ENTRIES,

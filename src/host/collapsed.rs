@@ -1,7 +1,7 @@
 //! Collapsed stacks, one per line with its weight: py-spy's `--format raw`, and what
 //! `torch.profiler.profile.export_stacks` writes.
 
-use super::model::{HostLine, HostProfile, MAX_LINES, WorkerStack};
+use super::model::{HostLine, HostProfile, WorkerStacks};
 
 /// Lines looked at to recognize a file.
 const LOOKED_AT: usize = 20;
@@ -23,20 +23,22 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
     } else {
         ("torch.profiler stacks", 1e3)
     };
-    let workers = rows.clone().filter_map(|row| {
-        let (stack, weight) = row.trim_end().rsplit_once(' ')?;
-        let frames = stack.rsplit(';').filter_map(|text| frame(text.trim()));
-        let ns = weight.parse::<u64>().ok()? as f64 * unit_ns;
-        WorkerStack::of(frames.map(|(_, frame)| frame), ns)
-    });
-    let workers = workers.take(MAX_LINES).collect();
+    let mut workers = WorkerStacks::default();
+    for row in rows.clone() {
+        if let Some((stack, weight)) = row.trim_end().rsplit_once(' ')
+            && let Ok(weight) = weight.parse::<u64>()
+        {
+            let frames = stack.rsplit(';').filter_map(|text| frame(text.trim()));
+            workers.add(frames.map(|(_, frame)| frame), weight as f64 * unit_ns);
+        }
+    }
     let lines = std::iter::from_fn(|| rows.next()).filter_map(Stack::of);
     let lines = lines.map(|stack| HostLine {
         self_ns: stack.weight * unit_ns,
         ..stack.leaf
     });
     Some(HostProfile {
-        workers,
+        workers: workers.stacks,
         ..HostProfile::of(profiler, lines)
     })
 }
@@ -58,7 +60,7 @@ impl Stack {
             None => (
                 false,
                 HostLine {
-                    function: leaf.to_owned(),
+                    function: with_spaces(leaf),
                     ..HostLine::default()
                 },
             ),
@@ -71,7 +73,21 @@ impl Stack {
     }
 }
 
-/// `function (file.py:12)` of py-spy, or `file.py(12): function` of PyTorch. `true` for the first.
+/// `<built-in method item of Tensor object at 0x0>` of `<built-in_method_item_of_Tensor_object_at_0x0>`: PyTorch writes
+/// `_` for each space.
+fn with_spaces(name: &str) -> String {
+    let parts = name.strip_prefix("<built-in_method_").and_then(|rest| {
+        let (head, address) = rest.rsplit_once("_object_at_")?;
+        let (method, owner) = head.rsplit_once("_of_")?;
+        Some(format!(
+            "<built-in method {method} of {owner} object at {address}"
+        ))
+    });
+    parts.unwrap_or_else(|| name.to_owned())
+}
+
+/// `function (file.py:12)` of py-spy, or `file.py(12): function` of PyTorch, in which spaces may be `_`. `true` for the
+/// first.
 fn frame(text: &str) -> Option<(bool, HostLine)> {
     let line = |file: &str, line: &str, function: &str| -> Option<HostLine> {
         Some(HostLine {
@@ -85,7 +101,7 @@ fn frame(text: &str) -> Option<(bool, HostLine)> {
         let (file, number) = place.rsplit_once(':')?;
         return Some((true, line(file, number, function)?));
     }
-    let (place, function) = text.rsplit_once("): ")?;
+    let (place, function) = text.rsplit_once("): ").or_else(|| text.split_once("):_"))?;
     let (file, number) = place.rsplit_once('(')?;
     Some((false, line(file, number, function)?))
 }

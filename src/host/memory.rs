@@ -31,7 +31,7 @@ pub(super) fn dat(text: &str) -> Option<HostProfile> {
 fn sample<'a>(cells: &mut impl Iterator<Item = &'a str>) -> Option<MemorySample> {
     let bytes = number(cells.next()?)? * MIB;
     let unix_ns = unix_ns(number(cells.next()?)?)?;
-    (bytes >= 0.0).then_some(MemorySample { unix_ns, bytes })
+    (bytes >= 0.0 && bytes.is_finite()).then_some(MemorySample { unix_ns, bytes })
 }
 
 fn call<'a>(cells: &mut impl Iterator<Item = &'a str>) -> Option<HostLine> {

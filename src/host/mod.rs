@@ -16,6 +16,7 @@ mod memory;
 mod model;
 mod pickle;
 mod pstats;
+mod safe_copy;
 mod scalene;
 mod speedscope;
 mod tables;
@@ -25,6 +26,7 @@ pub use model::{
     CodePlace, HostLine, HostProfile, HostSample, IMPORT_TIME, MemorySample, TimedSamples,
     WorkerStack,
 };
+pub(crate) use safe_copy::write as write_safe_copy;
 
 /// What a file must be.
 const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a file of py-spy, a \
@@ -36,16 +38,23 @@ const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a 
 /// A sentence that says why the file cannot be read or is no such profile.
 pub fn open(path: &Path) -> Result<HostProfile, String> {
     let failed = |problem: String| format!("{}: {problem}", path.display());
-    let file = std::fs::File::open(path).map_err(|e| failed(e.to_string()))?;
-    let mut data = Vec::new();
-    (file.take(model::MAX_BYTES + 1).read_to_end(&mut data)).map_err(|e| failed(e.to_string()))?;
-    if data.len() as u64 > model::MAX_BYTES {
+    let data = bytes(path).map_err(|e| failed(e.to_string()))?;
+    let data = data.ok_or_else(|| {
         let limit = crate::base::units::bytes(model::MAX_BYTES as f64);
-        return Err(failed(format!(
-            "larger than {limit}, the limit for host profiles"
-        )));
-    }
+        failed(format!("larger than {limit}, the limit for host profiles"))
+    })?;
     read(&data).ok_or_else(|| failed(format!("not a profile of the host; expected {EXPECTED}")))
+}
+
+/// The bytes of a file; `None` if it is too large for a profile of the host.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let file = std::fs::File::open(path)?;
+    let mut data = Vec::new();
+    file.take(model::MAX_BYTES + 1).read_to_end(&mut data)?;
+    Ok((data.len() as u64 <= model::MAX_BYTES).then_some(data))
 }
 
 /// Reads a profile; `None` if the format is not known or the file is damaged.
@@ -61,7 +70,8 @@ pub fn read(data: &[u8]) -> Option<HostProfile> {
     }
     let text = std::str::from_utf8(data).ok()?;
     if text.trim_start().starts_with('{') {
-        return speedscope::read(text).or_else(|| scalene::read(text));
+        let readers = [speedscope::read, scalene::read, safe_copy::read];
+        return readers.iter().find_map(|read| read(text));
     }
     if text.trim_start().starts_with('[') {
         return chrome::read(text);

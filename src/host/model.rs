@@ -1,5 +1,7 @@
 //! What the profile of a host profiler says: time per function or line, and when.
 
+use serde::{Deserialize, Serialize};
+
 /// The largest file that is read, in bytes.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// Most functions and lines that are read.
@@ -10,6 +12,9 @@ const MAX_NAME: usize = 300;
 pub(super) const MAX_LINES: usize = 10_000;
 /// Most samples with a time that are read.
 pub(super) const MOST_SAMPLES: usize = 2_000_000;
+
+/// Most functions of a stack of a worker.
+const DEPTH: usize = 256;
 
 /// How profiles of `python -X importtime` are named.
 pub const IMPORT_TIME: &str = "importtime";
@@ -28,9 +33,11 @@ pub(super) fn unix_ns(seconds: f64) -> Option<i64> {
 }
 
 /// A profile of the host, from a profiler of its own.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostProfile {
     /// The profiler: `cProfile`.
+    #[serde(skip)]
     pub profiler: &'static str,
     /// Functions or lines, longest time of their own first, then most memory.
     pub lines: Vec<HostLine>,
@@ -45,7 +52,8 @@ pub struct HostProfile {
 }
 
 /// Time of worker processes of a DataLoader in one stack.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WorkerStack {
     /// The functions, from the innermost one to that of PyTorch that every worker runs.
     pub frames: Vec<HostLine>,
@@ -58,9 +66,9 @@ impl WorkerStack {
     const LOOP: &str = "torch/utils/data/_utils/worker.py";
 
     /// The part of a stack, given from the inside, that a worker runs; `None` outside of workers.
-    pub(super) fn of(frames: impl Iterator<Item = HostLine>, ns: f64) -> Option<WorkerStack> {
+    fn of(frames: impl Iterator<Item = HostLine>, ns: f64) -> Option<WorkerStack> {
         let mut inside = Vec::new();
-        for frame in frames {
+        for frame in frames.take(DEPTH) {
             let is_loop = frame.file.replace('\\', "/").ends_with(Self::LOOP);
             inside.push(frame);
             if is_loop {
@@ -72,8 +80,30 @@ impl WorkerStack {
     }
 }
 
+/// Stacks of workers while a file is read.
+#[derive(Debug, Default)]
+pub(super) struct WorkerStacks {
+    pub(super) stacks: Vec<WorkerStack>,
+    frames: usize,
+}
+
+impl WorkerStacks {
+    /// Adds a stack, given from the inside, if a worker ran it. Small files may have many deep stacks.
+    pub(super) fn add(&mut self, frames: impl Iterator<Item = HostLine>, ns: f64) {
+        let is_full = self.stacks.len() >= MAX_LINES || self.frames >= MOST_READ;
+        if is_full || !ns.is_finite() || ns < 0.0 {
+            return;
+        }
+        if let Some(stack) = WorkerStack::of(frames, ns) {
+            self.frames += stack.frames.len();
+            self.stacks.push(stack);
+        }
+    }
+}
+
 /// Time of a function, or of a line of it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostLine {
     /// The file as the profiler names it; empty for built-in functions.
     pub file: String,
@@ -91,7 +121,8 @@ pub struct HostLine {
 }
 
 /// Samples of the main thread of a program, with the time of the calendar.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TimedSamples {
     /// Where samples were taken: functions or lines and their callers.
     pub places: Vec<CodePlace>,
@@ -106,7 +137,8 @@ pub struct TimedSamples {
 }
 
 /// A function or line of a stack.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CodePlace {
     /// Only file, line and function are filled in.
     pub line: HostLine,
@@ -115,7 +147,7 @@ pub struct CodePlace {
 }
 
 /// One sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSample {
     /// When, in ns since 1970.
     pub unix_ns: i64,
@@ -126,7 +158,7 @@ pub struct HostSample {
 }
 
 /// The resident memory of a process at one time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MemorySample {
     /// When, in ns since 1970.
     pub unix_ns: i64,
@@ -135,6 +167,15 @@ pub struct MemorySample {
 }
 
 impl HostProfile {
+    /// All functions and lines in it, as often as they occur.
+    pub(crate) fn all_lines_mut(&mut self) -> impl Iterator<Item = &mut HostLine> {
+        let timed = self.timed.iter_mut().chain(&mut self.since_start);
+        let places = timed.flat_map(|timed| &mut timed.places);
+        let workers = (self.workers.iter_mut()).flat_map(|stack| &mut stack.frames);
+        let lines = self.lines.iter_mut().chain(workers);
+        lines.chain(places.map(|place| &mut place.line))
+    }
+
     /// Gives the time of the calendar at which the profiler was started, which the file does not contain, and
     /// by how much it may be off.
     #[must_use]
@@ -154,7 +195,12 @@ impl HostProfile {
     pub(super) fn of(profiler: &'static str, lines: impl IntoIterator<Item = HostLine>) -> Self {
         let mut places: indexmap::IndexMap<(String, u32, String), (u64, f64, f64)> =
             Default::default();
-        for line in lines.into_iter().take(MOST_READ) {
+        for mut line in lines.into_iter().take(MOST_READ) {
+            for text in [&mut line.file, &mut line.function] {
+                if text.len() > MAX_NAME {
+                    *text = name(text);
+                }
+            }
             let is_time = line.self_ns.is_finite() && line.self_ns >= 0.0;
             if is_time && line.grown_bytes.is_finite() {
                 let place = (line.file, line.line, line.function);

@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::model::{HostLine, HostProfile, MAX_LINES, WorkerStack};
+use super::model::{HostLine, HostProfile, WorkerStacks, name};
 
 /// How the file names its format.
 const SCHEMA: &str = "speedscope.app/file-format-schema.json";
@@ -36,9 +36,10 @@ struct Frame {
 impl Frame {
     fn line(&self) -> HostLine {
         HostLine {
-            file: self.file.clone().unwrap_or_default(),
+            // Stacks share frames.
+            file: name(self.file.as_deref().unwrap_or_default()),
             line: self.line.unwrap_or_default(),
-            function: self.name.clone(),
+            function: name(&self.name),
             ..HostLine::default()
         }
     }
@@ -68,7 +69,7 @@ struct Event {
 pub(super) fn read(text: &str) -> Option<HostProfile> {
     let file: File = serde_json::from_str(text).ok()?;
     file.schema.contains(SCHEMA).then_some(())?;
-    let mut workers = Vec::new();
+    let mut workers = WorkerStacks::default();
     let mut own = vec![(0_u64, 0.0_f64); file.shared.frames.len()];
     for profile in &file.profiles {
         let ns = match profile.unit.as_str() {
@@ -93,9 +94,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
                 .iter()
                 .rev()
                 .filter_map(|at| file.shared.frames.get(*at));
-            if workers.len() < MAX_LINES && weight.is_finite() && *weight >= 0.0 {
-                workers.extend(WorkerStack::of(frames.map(Frame::line), *weight * ns));
-            }
+            workers.add(frames.map(Frame::line), *weight * ns);
         }
         let mut open: Vec<usize> = Vec::new();
         let mut now: Option<f64> = None;
@@ -122,7 +121,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
         ..frame.line()
     });
     Some(HostProfile {
-        workers,
+        workers: workers.stacks,
         ..HostProfile::of(profiler, lines)
     })
 }

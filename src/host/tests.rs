@@ -117,6 +117,19 @@ fn tables_of_text_are_read() {
 }
 
 #[test]
+fn stacks_with_underscores_for_spaces_are_read() {
+    let stacks = "tp.py(3):_<module>;data.py(7):_load_file 5\n\
+                  tp.py(3):_<module>;<built-in_method_item_of_Tensor_object_at_0x7f17f0de6a00> 9\n";
+    let profile = read(stacks.as_bytes()).unwrap();
+    assert_eq!(profile.profiler, "torch.profiler stacks");
+    let lines: Vec<_> = (profile.lines.iter())
+        .map(|line| (line.file.as_str(), line.line, line.function.as_str()))
+        .collect();
+    let item = "<built-in method item of Tensor object at 0x7f17f0de6a00>";
+    assert_eq!(lines, [("", 0, item), ("data.py", 7, "load_file")]);
+}
+
+#[test]
 fn samples_of_scalene_have_times() {
     let file = |kept: usize| {
         let times: Vec<String> = (0..kept)
@@ -374,33 +387,200 @@ fn times_that_are_no_numbers_do_not_count() {
     assert_eq!(lines, [("b", 2e9)]);
 }
 
-/// A valid pickle and a valid dump to change.
-fn seeds() -> Vec<Vec<u8>> {
-    let names = [
-        "made/job.lprof",
-        "made/cprofile.prof",
-        "public/watchmal_main.py.lprof",
-    ];
-    let seeds = names.iter().filter_map(|name| {
-        let path = crate::shared::path_if_set(&format!("host_profiles/{name}"))?;
-        let mut data = std::fs::read(path).ok()?;
-        data.truncate(4_000);
-        Some(data)
-    });
-    seeds.chain([b"\x80\x05}.".to_vec()]).collect()
+/// A small file of each format, as its profiler writes it.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/host");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+    let mut seeds: Vec<(String, Vec<u8>)> = files
+        .filter(|file| file.file_name().to_string_lossy().starts_with("seed"))
+        .map(|file| {
+            let data = std::fs::read(file.path()).unwrap();
+            (file.file_name().to_string_lossy().into_owned(), data)
+        })
+        .collect();
+    seeds.sort();
+    assert!(seeds.len() >= 17, "{}", seeds.len());
+    seeds
+}
+
+/// Checks what the rest of the program relies on.
+fn check(profile: &HostProfile, name: &str) {
+    assert!(profile.lines.len() <= super::model::MAX_LINES, "{name}");
+    for line in &profile.lines {
+        assert!(
+            line.self_ns.is_finite() && line.self_ns >= 0.0,
+            "{name}: {line:?}"
+        );
+        assert!(line.grown_bytes.is_finite(), "{name}: {line:?}");
+        let longest = line.file.chars().count().max(line.function.chars().count());
+        assert!(longest <= 300, "{name}: {longest}");
+    }
+    for timed in profile.timed.iter().chain(&profile.since_start) {
+        assert!(
+            timed.samples.is_sorted_by_key(|sample| sample.unix_ns),
+            "{name}"
+        );
+        assert!(
+            timed.samples.iter().all(|sample| sample.weight_ns >= 0),
+            "{name}"
+        );
+    }
+    assert!(
+        profile.memory.iter().all(|sample| sample.bytes.is_finite()),
+        "{name}"
+    );
+    assert!(
+        profile.workers.iter().all(|stack| stack.ns >= 0.0),
+        "{name}"
+    );
+}
+
+#[test]
+fn files_that_end_early_are_read_as_far_as_they_go_or_refused() {
+    for (name, data) in seeds() {
+        for part in 0..40 {
+            let until = data.len() * part / 40;
+            if let Some(profile) = data.get(..until).and_then(read) {
+                check(&profile, &name);
+            }
+        }
+    }
+}
+
+#[test]
+fn absurd_numbers_in_files_do_no_harm() {
+    for (name, data) in seeds() {
+        let Ok(text) = std::str::from_utf8(&data) else {
+            continue;
+        };
+        let numbers = numbers_in(text);
+        for absurd in [
+            "-1",
+            "0",
+            "1e308",
+            "99999999999999999999",
+            "NaN",
+            "1e999",
+            "-9223372036854775808",
+        ] {
+            // All numbers, and each tenth of them alone.
+            for every in 0..10 {
+                let mut changed = String::new();
+                let mut done = 0;
+                for (at, (from, until)) in numbers.iter().enumerate() {
+                    if every == 0 || at % 10 == every {
+                        changed.push_str(&text[done..*from]);
+                        changed.push_str(absurd);
+                        done = *until;
+                    }
+                }
+                changed.push_str(&text[done..]);
+                if let Some(profile) = read(changed.as_bytes()) {
+                    check(&profile.started_at(i64::MAX, i64::MAX), &name);
+                }
+            }
+        }
+    }
+}
+
+/// Where numbers are in a text.
+fn numbers_in(text: &str) -> Vec<(usize, usize)> {
+    let is_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = bytes[at..]
+            .iter()
+            .take_while(|byte| is_number(**byte))
+            .count();
+        if bytes[at].is_ascii_digit() {
+            found.push((at, at + length));
+        }
+        at += length.max(1);
+    }
+    found
+}
+
+#[test]
+fn very_long_names_in_files_are_cut() {
+    let long = "x".repeat(100_000);
+    let mut cut = 0;
+    for (name, data) in seeds() {
+        let Ok(text) = std::str::from_utf8(&data) else {
+            continue;
+        };
+        for old in [
+            "decode",
+            "train",
+            "job.py",
+            "tp.py",
+            "json",
+            "aten::empty",
+            "run_training_epoch",
+            "backward",
+        ] {
+            if let Some(profile) = read(text.replace(old, &long).as_bytes()) {
+                check(&profile, &name);
+                cut += u32::from(
+                    profile
+                        .lines
+                        .iter()
+                        .any(|line| line.function.len() == 300 || line.file.len() == 300),
+                );
+            }
+        }
+    }
+    assert!(cut > 10, "{cut}");
+}
+
+/// A frame of a megabyte that 100,000 stacks of workers share, and stacks without end.
+#[test]
+fn stacks_of_workers_stay_bounded() {
+    let worker = r#"{"name": "_worker_loop", "file": "torch/utils/data/_utils/worker.py"}"#;
+    let long = format!(r#"{{"name": "{}"}}"#, "x".repeat(1_000_000));
+    let file = |samples: &str, count: usize| {
+        let weights = vec!["1"; count].join(",");
+        let schema = "https://www.speedscope.app/file-format-schema.json";
+        let text = format!(
+            r#"{{"$schema": "{schema}", "shared": {{"frames": [{worker}, {long}]}},
+                "profiles": [{{"unit": "seconds", "samples": [{samples}], "weights": [{weights}]}}]}}"#
+        );
+        read(text.as_bytes()).unwrap()
+    };
+    let profile = file(&vec!["[0,1]"; 100_000].join(","), 100_000);
+    assert_eq!(profile.workers.len(), super::model::MAX_LINES);
+    assert_eq!(profile.workers[0].frames[0].function.len(), 300);
+    let deep = format!("[0{}]", ",1".repeat(200));
+    let profile = file(&vec![deep.as_str(); 3_000].join(","), 3_000);
+    let frames: usize = profile.workers.iter().map(|stack| stack.frames.len()).sum();
+    assert!((100_000..300_000).contains(&frames), "{frames}");
+    let endless = format!("[0{}]", ",1".repeat(1_000_000));
+    assert_eq!(file(&endless, 1).workers, []);
+}
+
+#[test]
+fn safe_copies_are_read_to_the_same_profile() {
+    for (name, data) in seeds() {
+        let profile = read(&data).unwrap();
+        let copy = write_safe_copy(&profile).unwrap();
+        assert_eq!(read(copy.as_bytes()), Some(profile), "{name}");
+    }
 }
 
 proptest! {
     #[test]
-    fn changed_files_do_not_panic(seed in 0_usize..4, changes in prop::collection::vec((0_usize..4_000, any::<u8>()), 0..8)) {
+    fn changed_files_do_not_panic(seed in 0_usize..100, changes in prop::collection::vec((0_usize..4_000, any::<u8>()), 0..8)) {
         let seeds = seeds();
-        let mut data = seeds[seed % seeds.len()].clone();
+        let (name, mut data) = seeds[seed % seeds.len()].clone();
         for (at, byte) in changes {
             if let Some(slot) = data.get_mut(at) {
                 *slot = byte;
             }
         }
-        let _ = read(&data);
+        if let Some(profile) = read(&data) {
+            check(&profile, &name);
+        }
     }
 
     #[test]

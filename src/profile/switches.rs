@@ -100,6 +100,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn recordings_name_all_switches() {
+        let python = include_str!("../../python/pyprof_advise/_switches.py");
+        let names = SWITCHES.iter().map(|(name, _)| *name).chain(SETTINGS);
+        for name in names {
+            assert!(python.contains(&format!("\"{name}\",")), "{name}");
+        }
+        let words = SWITCHES.iter().flat_map(|(_, words)| *words);
+        for word in words {
+            // `[Rr]ing`
+            assert!(python.contains(word.get(1..).unwrap()), "{word}");
+        }
+    }
+
+    #[test]
     fn only_harmless_values_of_known_variables_are_kept() {
         for (name, value) in [
             ("OMP_NUM_THREADS", "8"),

@@ -41,7 +41,7 @@ pub struct Manifest {
 pub struct HostEntry {
     /// Its name in the folder.
     pub file: String,
-    /// The profiler: `py-spy`.
+    /// The profiler: `py-spy`, `scalene` or `cprofile`.
     pub profiler: String,
     /// When it was started, in ns since 1970, if its file gives times since then.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -13,6 +13,7 @@ use crate::read::{self, ChangeGuard, Progress, ReadError};
 mod credentials;
 mod database;
 mod forms;
+mod host_profile;
 mod redactor;
 mod rescan;
 mod source;
@@ -77,7 +78,7 @@ pub fn looked_for() -> LookedFor {
     }
 }
 
-/// Writes a copy of the profile `from` to `to`, an empty file, and searches it for private data.
+/// Writes a copy of the profile `from`, of a GPU or of the host, to `to`, an empty file, and searches it for private data.
 /// `packed` compresses the copy of a trace.
 ///
 /// # Errors
@@ -89,15 +90,23 @@ pub fn scrub(
     progress: &dyn Progress,
 ) -> Result<ScrubSummary, ScrubError> {
     let guard = ChangeGuard::of(from);
-    let is_trace = read::recognize(from)?.container == Container::Json;
-    let copied = if is_trace {
-        trace::copy(from, to, packed, progress)
-    } else {
-        database::copy(from, to, progress)
+    let (copied, is_json) = match host_profile::copy(from, to) {
+        Some(_) if packed => {
+            let problem = "a profile of the host is copied without compression: leave out `.gz`";
+            return Err(ScrubError::Write {
+                file: to.display().to_string(),
+                problem: problem.to_owned(),
+            });
+        }
+        Some(copied) => (copied, true),
+        None if read::recognize(from)?.container == Container::Json => {
+            (trace::copy(from, to, packed, progress), true)
+        }
+        None => (database::copy(from, to, progress), false),
     };
     let (mut summary, redactor) = guard.confirm(from, copied)?;
     progress.phase("looking through the copy", None);
-    let rescan = rescan::rescan(to, &redactor, is_trace);
+    let rescan = rescan::rescan(to, &redactor, is_json);
     summary.rescan = rescan.map_err(|e| cannot_write(to, &e))?;
     Ok(summary)
 }

@@ -92,6 +92,40 @@ fn loops_in_python_between_launches_are_found() {
     fires_until_repaired("boxes", alone, "host/python-bound", part);
 }
 
+#[test]
+fn numbers_that_are_read_back_are_found_with_their_line() {
+    let part = "`aten::_local_scalar_dense` (20 times per step";
+    fires_until_repaired("read_back", alone, "host/synchronizations", part);
+    let part = "at `job.py:153`";
+    fires_until_repaired("read_back", alone, "host/synchronizations", part);
+}
+
+#[test]
+fn shapes_that_depend_on_data_are_found_with_their_line() {
+    let part = "`aten::nonzero` (20 times per step";
+    fires_until_repaired("select", alone, "host/synchronizations", part);
+    let part = "at `job.py:177`";
+    fires_until_repaired("select", alone, "host/synchronizations", part);
+}
+
+#[test]
+fn too_few_workers_are_found() {
+    let part = "1 worker worked without a pause on ";
+    fires_until_repaired("few_workers", alone, "host/too-few-workers", part);
+}
+
+#[test]
+fn workers_with_more_threads_than_cpus_are_found() {
+    let part = "8 worker processes could have used ";
+    fires_until_repaired("oversubscribed", alone, "host/oversubscribed-workers", part);
+}
+
+#[test]
+fn launching_threads_without_a_cpu_are_found() {
+    let part = "was ready to run while other threads had the CPUs (1 for this process)";
+    fires_until_repaired("preempted", alone, "host/preempted", part);
+}
+
 /// What a module does when it is imported is in no recording of the GPU, so any profile serves.
 #[test]
 fn slow_imports_are_found() {

@@ -34,6 +34,35 @@ fn host_profiles_change_no_estimate() {
     assert_eq!(with, json(""));
 }
 
+#[test]
+fn classes_are_used_by_comparisons_and_tables() {
+    let sandbox = Sandbox::new();
+    let of = |state: &str| format!("{HOST}/faults/checkpoint.{state}.pt.trace.json.gz");
+    let classes = "[[class]]\nname = \"logging\"\nbuiltins = [\"write_record\"]\n\
+                   functions = [\"torch/serialization.py:save\", \"torch/serialization.py:_save\"]\n";
+    sandbox.write("ours.toml", classes);
+    let compared = |options: &str| {
+        sandbox.fine(&format!(
+            "diff {} {} --format json {options}",
+            of("fault"),
+            of("repaired")
+        ))
+    };
+    let rule = "host/logging-in-the-loop";
+    assert!(compared("").contains("host/checkpoint-in-the-loop"));
+    assert!(!compared("").contains(rule));
+    assert!(compared("--classes ours.toml").contains(rule));
+    sandbox.fine(&format!(
+        "export {} --classes ours.toml -o table.csv",
+        of("fault")
+    ));
+    sandbox.write("wrong.toml", "[[class]]\nname = 3\n");
+    for command in ["diff net.sqlite net.sqlite", "export net.sqlite"] {
+        let told = sandbox.refused(&format!("{command} --classes wrong.toml"));
+        assert!(told.contains("wrong.toml:2:8"), "{told}");
+    }
+}
+
 const HOST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/host");
 
 fn json(arguments: &str) -> serde_json::Value {

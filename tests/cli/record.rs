@@ -233,6 +233,45 @@ fn py_spy_beside_a_recording_explains_its_gaps() {
 }
 
 #[test]
+fn scalene_beside_a_recording_explains_its_gaps() {
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let mut find = Command::new(python);
+    let found = find.args(["-c", "import importlib.metadata as m; m.version('scalene')"]);
+    if !found.output().unwrap().status.success() {
+        shared::skip("Scalene is not installed");
+        return;
+    }
+    let Some(recorded) = recorded_with(&["--host-profiler", "scalene"], "waiting.py", 1, 0) else {
+        return;
+    };
+    let report = recorded.report();
+    let profile = &report["host_profiles"][0];
+    assert_eq!(profile["profiler"], "Scalene", "{}", recorded.said.err);
+    assert_eq!(profile["alignment"], "aligned", "{}", recorded.said.err);
+    let rows = report["host"]["rows"].as_array().unwrap();
+    let share = |lines: std::ops::RangeInclusive<u32>| -> f64 {
+        let of_lines = rows.iter().filter(|row| {
+            let name = row["name"].as_str().unwrap();
+            let mut lines = lines.clone();
+            row["evidence"] == "samples"
+                && lines.any(|line| name.ends_with(&format!("waiting.py:{line}")))
+        });
+        of_lines.map(|row| row["share"].as_f64().unwrap()).sum()
+    };
+    let (decode, wait) = (share(9..=12), share(15..=16));
+    // On a busy machine, fewer samples are taken while the program computes.
+    assert!(decode > 0.05 && wait > 0.15, "{rows:?}");
+    assert!(decode + wait > 0.4, "{rows:?}");
+    // Sampling is on only while windows are recorded.
+    let text = std::fs::read_to_string(recorded.folder.path().join("traces/scalene.json")).unwrap();
+    let written: Value = serde_json::from_str(&text).unwrap();
+    let seconds = written["elapsed_time_sec"].as_f64().unwrap();
+    assert!((1.0..20.0).contains(&seconds), "{seconds} s");
+}
+
+#[test]
 fn functions_that_cprofile_counts_are_named() {
     let Some(recorded) = recorded_with(&["--host-profiler", "cprofile"], "waiting.py", 1, 0) else {
         return;
@@ -262,6 +301,21 @@ fn profiler_of_the_host_that_is_not_installed_is_named() {
     assert_eq!(said.code, Some(2), "{}", said.err);
     assert!(said.err.contains("cannot start `py-spy`"), "{}", said.err);
     assert!(said.err.contains("pip install py-spy"), "{}", said.err);
+}
+
+#[test]
+fn programs_that_scalene_cannot_run_are_refused() {
+    let refused = |command: &[&str]| {
+        let mut run = Command::new(PROGRAM);
+        run.args(["run", "--host-profiler", "scalene", "--"]);
+        let said = said(run.args(command).env("PATH", ""));
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        said.err
+    };
+    let said = refused(&["torchrun", "train.py"]);
+    assert!(said.contains("Scalene runs only `python SCRIPT"), "{said}");
+    let said = refused(&["python3", "train.py"]);
+    assert!(said.contains("python3 -m pip install scalene"), "{said}");
 }
 
 #[test]

@@ -20,7 +20,11 @@ mod pairs;
 mod readers;
 mod reviewed_findings;
 mod scrub;
+<<<<<<< HEAD
 mod serving;
+=======
+mod scrub_host;
+>>>>>>> 2524c89 (Find CPU faults of loaders, run under Scalene, scrub host profiles)
 mod synthetic_profiles;
 mod tracelens;
 mod whole_program;

@@ -134,11 +134,29 @@ fn seed_reports_templates_and_dictionaries_are_read() {
 }
 
 #[test]
-fn seed_profiles_of_the_host_are_read() {
+fn seed_profiles_of_the_host_are_of_every_format() {
+    let mut profilers = std::collections::BTreeMap::new();
     for path in seeds("host") {
         let profile = pyprof_advise::host::open(&path).unwrap();
+        *profilers.entry(profile.profiler).or_insert(0) += 1;
         let is_empty = profile.lines.is_empty() && profile.memory.is_empty();
         assert!(!is_empty, "{}", path.display());
+    }
+    // Formats of each profiler: dump and text, binary and text, three of py-spy, `.dat` and table.
+    for (profiler, formats) in [
+        ("cProfile", 2),
+        ("line_profiler", 2),
+        ("py-spy", 3),
+        ("Scalene", 1),
+        ("memory_profiler", 2),
+        ("Lightning AdvancedProfiler", 1),
+        ("Lightning SimpleProfiler", 1),
+        ("torch.profiler stacks", 1),
+        ("torch.profiler table", 1),
+        ("importtime", 1),
+    ] {
+        let seeds = profilers.get(profiler).copied().unwrap_or(0);
+        assert!(seeds >= formats, "{profiler}: {seeds}");
     }
 }
 

@@ -137,3 +137,48 @@ fn memory_is_aligned_if_it_was_measured_at_the_same_time() {
         Alignment::NoClock
     );
 }
+
+/// The recorded job decodes for 200 ms (lines 17 to 19), sleeps for 100 ms (line 25), and then calls its model, again and
+/// again. Scalene and torch.profiler recorded it at once, each with its own clock.
+#[test]
+fn samples_of_a_real_recording_lie_where_the_trace_shows_their_line() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/host");
+    let file = |name: &str| std::path::PathBuf::from(format!("{folder}/{name}"));
+    let host = crate::host::open(&file("scalene.json")).unwrap();
+    let trace = file("scalene.pt.trace.json.gz");
+    // By how much the clock of Scalene is wrong, in ms, and the share of samples in their place.
+    let in_place = |wrong_ms: i64| {
+        let mut profile = crate::read::open(&trace, &crate::read::NoProgress).unwrap();
+        let mut host = host.clone();
+        for sample in &mut host.timed.as_mut().unwrap().samples {
+            sample.unix_ns += wrong_ms * MS;
+        }
+        let alignment = add_host_samples(&mut profile, &host, &Classes::default());
+        assert_eq!(alignment, Alignment::Aligned);
+        let calls: Vec<i64> = (profile.ranges.iter())
+            .filter(|range| profile.text(range.text) == "aten::linear")
+            .map(|range| range.span.start)
+            .collect();
+        assert_eq!(calls.len(), 6);
+        let (mut right, mut all) = (0, 0);
+        for sample in &profile.host.timed {
+            let next = calls.iter().find(|call| **call > sample.time);
+            let Some(ms) = next.map(|call| (call - sample.time) as f64 / 1e6) else {
+                continue;
+            };
+            let (from, until) = match profile.text(sample.place) {
+                "host/job.py:25" | "job.py:25" => (0.0, 101.0),
+                "host/job.py:17" | "host/job.py:18" | "host/job.py:19" | "job.py:17"
+                | "job.py:18" | "job.py:19" => (99.0, 320.0),
+                _ => continue,
+            };
+            all += 1;
+            right += u32::from((from..until).contains(&ms));
+        }
+        assert!(all > 100, "{all}");
+        f64::from(right) / f64::from(all)
+    };
+    assert_eq!(in_place(0), 1.0);
+    assert!(in_place(10) < 1.0 && in_place(-10) < 1.0);
+    assert!(in_place(50) < 0.9 && in_place(-50) < 0.9);
+}

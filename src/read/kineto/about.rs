@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::json::object;
 use super::number::{count, text};
-use crate::profile::{Device, LoaderConfig, Switch};
+use crate::profile::{CpuUse, Device, LoaderConfig, RunTime, Switch};
 
 type Raw<'a> = Option<&'a RawValue>;
 
@@ -41,6 +41,25 @@ object! {
     Capture {
         loaders: Raw<'a> = "loaders",
         environment: Raw<'a> = "environment",
+        scheduling: Raw<'a> = "scheduling",
+    }
+}
+
+object! {
+    /// Its `scheduling`.
+    Scheduling {
+        cpus: Raw<'a> = "cpus",
+        window_ns: Raw<'a> = "window_ns",
+        thread: Raw<'a> = "thread",
+        workers: Raw<'a> = "workers",
+    }
+}
+
+object! {
+    /// Times of threads in it.
+    Threads {
+        ran_ns: Raw<'a> = "ran_ns",
+        ready_ns: Raw<'a> = "ready_ns",
     }
 }
 
@@ -94,6 +113,8 @@ pub(super) struct About {
     pub(super) base_ns: Option<i64>,
     /// Environment variables that change performance.
     pub(super) switches: Vec<Switch>,
+    /// How the threads of the program had CPUs.
+    pub(super) cpu_use: CpuUse,
     devices: FxHashMap<u32, Device>,
 }
 
@@ -111,13 +132,18 @@ impl About {
             "pyprof_advise" => {
                 self.loaders = loaders(value);
                 self.switches = switches(value);
+                self.cpu_use = cpu_use(value);
             }
             "baseTimeNanoseconds" => {
                 self.base_ns = value.trim().trim_matches('"').parse().ok();
             }
             "record_shapes" => self.shapes = Some(matches!(value.trim(), "1" | "true")),
             _ if KNOWN.contains(&key) => {}
-            _ => self.environment |= is_environment(key, value),
+            _ if is_environment(key, value) => {
+                self.environment = true;
+                self.switches.extend(switches_in(value));
+            }
+            _ => {}
         }
     }
 
@@ -184,6 +210,50 @@ fn switches(value: &str) -> Vec<Switch> {
     switches
         .filter_map(|(name, value)| Switch::of(name, value))
         .collect()
+}
+
+/// Those among environment variables that some clusters add to a trace: an object, a list of `NAME=value`, or a
+/// text with one in each line.
+fn switches_in(value: &str) -> Vec<Switch> {
+    /// More than any environment has.
+    const MOST: usize = 10_000;
+    let of_text = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        Switch::of(name.trim(), value)
+    };
+    match serde_json::from_str::<Value>(value) {
+        Ok(Value::Object(members)) => (members.iter().take(MOST))
+            .filter_map(|(name, value)| Switch::of(name, value.as_str()?))
+            .collect(),
+        Ok(Value::Array(items)) => (items.iter().take(MOST))
+            .filter_map(|item| of_text(item.as_str()?))
+            .collect(),
+        Ok(Value::String(text)) => text.lines().take(MOST).filter_map(of_text).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What a recording says about CPUs.
+fn cpu_use(value: &str) -> CpuUse {
+    fn parsed<'a, T: serde::Deserialize<'a> + Default>(value: Raw<'a>) -> T {
+        let value = value.and_then(|value| serde_json::from_str(value.get()).ok());
+        value.unwrap_or_default()
+    }
+    let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
+    let scheduling: Scheduling<'_> = parsed(capture.scheduling);
+    let time = |threads: Raw<'_>| {
+        let threads: Threads<'_> = parsed(threads);
+        let ran_ns = threads.ran_ns.and_then(count)?;
+        let ready_ns = threads.ready_ns.and_then(count)?;
+        Some(RunTime { ran_ns, ready_ns })
+    };
+    let number = |value: Raw<'_>| value.and_then(count32).unwrap_or(0);
+    CpuUse {
+        cpus: number(scheduling.cpus),
+        window_ns: scheduling.window_ns.and_then(count).unwrap_or(0),
+        thread: time(scheduling.thread),
+        workers: time(scheduling.workers),
+    }
 }
 
 fn loaders(value: &str) -> Vec<LoaderConfig> {
@@ -311,6 +381,22 @@ mod tests {
     }
 
     #[test]
+    fn switches_among_the_variables_of_a_cluster_are_kept() {
+        let environments = [
+            r#"{"PATH": "/bin", "OMP_NUM_THREADS": "8", "HF_TOKEN": "hunter2", "NCCL_ALGO": "hunter2"}"#,
+            r#"["PATH=/bin", "OMP_NUM_THREADS=8", "HF_TOKEN=hunter2", "NCCL_ALGO=hunter2"]"#,
+            r#""HOME=/root\nPATH=/bin\nOMP_NUM_THREADS=8\nHF_TOKEN=hunter2\nNCCL_ALGO=hunter2""#,
+        ];
+        for environment in environments {
+            let mut about = About::default();
+            about.property("metadata", environment);
+            assert!(about.environment, "{environment}");
+            let expected = Vec::from_iter(Switch::of("OMP_NUM_THREADS", "8"));
+            assert_eq!(about.switches, expected, "{environment}");
+        }
+    }
+
+    #[test]
     fn only_harmless_switches_of_a_recording_are_kept() {
         let mut about = About::default();
         let environment = r#"{"OMP_NUM_THREADS": "8", "MKL_NUM_THREADS": "hunter2", "TOKEN": "1"}"#;
@@ -325,6 +411,34 @@ mod tests {
             r#"{"environment": {"OMP_NUM_THREADS": [8]}}"#,
         );
         assert_eq!(about.switches, []);
+    }
+
+    #[test]
+    fn cpu_use_of_a_recording_is_read() {
+        let cpu_use = |scheduling: &str| {
+            let mut about = About::default();
+            let json = format!(r#"{{"scheduling": {scheduling}}}"#);
+            about.property("pyprof_advise", &json);
+            about.cpu_use
+        };
+        let time = |ran_ns, ready_ns| RunTime { ran_ns, ready_ns };
+        let all = cpu_use(
+            r#"{"cpus": 4, "window_ns": 900, "thread": {"ran_ns": 300, "ready_ns": 100},
+                "workers": {"ran_ns": 1600, "ready_ns": 0}}"#,
+        );
+        let expected = CpuUse {
+            cpus: 4,
+            window_ns: 900,
+            thread: Some(time(300, 100)),
+            workers: Some(time(1600, 0)),
+        };
+        assert_eq!(all, expected);
+        for other in [
+            "3",
+            r#"{"cpus": -1, "window_ns": "x", "thread": {"ran_ns": 1}, "workers": []}"#,
+        ] {
+            assert_eq!(cpu_use(other), CpuUse::default(), "{other}");
+        }
     }
 
     #[test]

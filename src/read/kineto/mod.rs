@@ -148,7 +148,10 @@ impl Reader for Kineto {
             .finish(|key, device| about.describe(key.ordinal(), device));
         profile.schema_version.clone_from(&about.schema);
         profile.loaders.clone_from(&about.loaders);
+        profile.cpu_use = about.cpu_use;
         profile.switches.clone_from(&about.switches);
+        profile.switches.sort_by(|a, b| a.name.cmp(&b.name));
+        profile.switches.dedup();
         profile.unix_zero_ns = unix_zero_ns(&profile, about.base_ns);
         for process in &mut profile.processes {
             process.rank = about.rank;
