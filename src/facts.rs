@@ -32,6 +32,7 @@ mod layer;
 mod loader_config;
 mod main_kernel;
 mod maker;
+mod memory;
 mod message;
 mod program;
 mod range_paths;
@@ -52,6 +53,7 @@ mod work_steps;
 
 pub use crate::base::cel::Value;
 pub(crate) use maker::product_of;
+pub(crate) use memory::MemoryUse;
 pub(crate) use message::message_of;
 pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;

@@ -17,6 +17,7 @@ mod format;
 mod host_activity;
 mod host_range;
 mod loader_config;
+mod memory_event;
 mod start_counts;
 mod switches;
 
@@ -30,6 +31,7 @@ pub use host_activity::{
 };
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use loader_config::LoaderConfig;
+pub use memory_event::MemoryEvent;
 pub use start_counts::StartCounts;
 pub use switches::Switch;
 
@@ -731,6 +733,8 @@ pub struct Profile {
     pub syncs: Vec<Synchronization>,
     /// Time spent by the profiler.
     pub overheads: Vec<Overhead>,
+    /// What PyTorch's allocator did, where the program recorded it (`profile_memory=True`).
+    pub memory: Vec<MemoryEvent>,
     /// Recorded CUDA events.
     pub events: Vec<CudaEvent>,
     /// Messages of collectives, sorted by kernel.
@@ -744,8 +748,7 @@ pub struct Profile {
     pub cpu_use: CpuUse,
     /// What host threads did while a GPU had no work.
     pub host: HostActivity,
-    /// The time of the calendar at time 0 of the profile, in ns since 1970 (UTC); `None` where the file does
-    /// not say.
+    /// The time of the calendar at time 0 of the profile, in ns since 1970 (UTC), where the file says it.
     pub unix_zero_ns: Option<i64>,
     /// Environment variables of the program that change performance, by name.
     pub switches: Vec<Switch>,
@@ -781,6 +784,7 @@ impl Profile {
             captures: Vec::new(),
             syncs: Vec::new(),
             overheads: Vec::new(),
+            memory: Vec::new(),
             events: Vec::new(),
             messages: Vec::new(),
             graph_regions: Vec::new(),

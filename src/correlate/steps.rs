@@ -258,6 +258,9 @@ pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]
 /// A step without work, shorter than this part of the longest, is none.
 const SHORTEST_PART: i64 = 10;
 
+/// Begin and length of a range are rounded to microseconds, each by itself, so that ranges may seem to overlap.
+const ROUNDING_NS: i64 = 1_000;
+
 /// The steps of one process: one spelling on one thread, those inside others left out.
 fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {
     // The length of a step cut off by the end of the capture is unknown.
@@ -281,15 +284,19 @@ fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {
     };
     numbered.retain(|n| (n.family, n.thread) == (family, thread));
     numbered.sort_by_key(|n| (n.span.start, std::cmp::Reverse(n.span.end)));
-    let mut end = i64::MIN;
-    numbered.retain(|n| {
-        let outside = n.span.start >= end;
-        if outside {
-            end = n.span.end;
+    let mut outside: Vec<NumberedRange> = Vec::with_capacity(numbered.len());
+    for n in numbered {
+        let Some(last) = outside.last_mut() else {
+            outside.push(n);
+            continue;
+        };
+        let overlap = last.span.end.saturating_sub(n.span.start);
+        if overlap <= ROUNDING_NS && n.span.end > last.span.end {
+            last.span.end = last.span.end.min(n.span.start);
+            outside.push(n);
         }
-        outside
-    });
-    numbered
+    }
+    outside
 }
 
 #[cfg(test)]

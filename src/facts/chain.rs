@@ -148,8 +148,9 @@ struct Work<'a> {
     dims: Dims,
     /// Whether it computes with complex numbers.
     complex: bool,
-    /// Whether it is known by the name of its kernel only.
-    by_name: bool,
+    /// Of a kernel that is known by its name only: the third dimension of its grid, which for products is
+    /// their number.
+    by_name: Option<u32>,
 }
 
 /// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax` become
@@ -212,7 +213,7 @@ fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
                 direction: site.direction,
                 dims: roles.flatten().map_or(Dims::None, |r| r.dims),
                 complex: matches!(cost.math_dtype, Some(DType::Complex64 | DType::Complex128)),
-                by_name: false,
+                by_name: None,
             })
         })
         .collect()
@@ -237,28 +238,29 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
         site.kernels.first()?,
         costed.kernels.get(id.idx())?.first()?,
     );
-    let (kind, name) = decoded.label.split_once(": ")?;
-    let dims = match kind {
-        "reduce" => Dims::None,
-        "elementwise" => {
-            let config = costed.run.profile.configs.get(kernel.config.idx())?;
-            if !config.is_known() {
-                return None;
+    let config = costed.run.profile.configs.get(kernel.config.idx())?;
+    let [_, _, products] = config.grid;
+    let (name, dims) = match decoded.family {
+        // Only many products at once are of interest: those of attention.
+        Family::Gemm if products > 1 && !decoded.helper => ("bmm", Dims::None),
+        Family::Softmax => (decoded.label.strip_suffix(" forward")?, Dims::None),
+        _ => match decoded.label.split_once(": ")? {
+            ("reduce", name) => (name, Dims::None),
+            ("elementwise", name) if config.is_known() => {
+                // `vectorized_elementwise_kernel` gives each thread four elements, `elementwise_kernel`
+                // two of at least four bytes (ATen/native/cuda/CUDALoops.cuh).
+                let wide = decoded.dtype.is_none_or(|dtype| dtype.bytes() >= 4);
+                let each = if decoded.strided == Some(true) && wide {
+                    2
+                } else {
+                    4
+                };
+                let most = config.blocks().saturating_mul(config.threads() * each);
+                let numel = most.next_multiple_of(ELEMENTS);
+                (name, Dims::Elements { numel })
             }
-            // `vectorized_elementwise_kernel` gives each thread four elements, `elementwise_kernel`
-            // two of at least four bytes (ATen/native/cuda/CUDALoops.cuh).
-            let wide = decoded.dtype.is_none_or(|dtype| dtype.bytes() >= 4);
-            let each = if decoded.strided == Some(true) && wide {
-                2
-            } else {
-                4
-            };
-            let most = config.blocks().saturating_mul(config.threads() * each);
-            Dims::Elements {
-                numel: most.next_multiple_of(ELEMENTS),
-            }
-        }
-        _ => return None,
+            _ => return None,
+        },
     };
     Some(Work {
         site: id,
@@ -267,7 +269,7 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
         direction: site.direction,
         dims,
         complex: false,
-        by_name: true,
+        by_name: Some(products),
     })
 }
 
@@ -420,28 +422,30 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     }
     let softmax = 1 + run.iter().skip(1).take(6).position(|l| !glue(l))?;
     let middle = run.get(softmax)?;
-    if middle.family != Family::Softmax || middle.name.contains("log") {
-        return None;
-    }
-    let second = softmax
-        + 1
+    let behind = match middle.family {
+        Family::Softmax if !middle.name.contains("log") => softmax + 1,
+        _ => softmax + patterns::softmax(run.get(softmax..)?)?.1,
+    };
+    let second = behind
         + run
             .iter()
-            .skip(softmax + 1)
+            .skip(behind)
             .take(10)
             .position(|l| !after_softmax(l))?;
     let last = run.get(second)?;
     if last.family != Family::Gemm || !batched(last) || last.direction != first.direction {
         return None;
     }
+    let found = Some((Kind::Attention, second + 1));
     // Scores [.., m, n], softmax over n, then a product whose inner dimension is n.
     match (first.dims, middle.dims, last.dims) {
         (Dims::Gemm { n, .. }, Dims::Rows { cols, .. }, Dims::Gemm { k, .. }) => {
-            (n == cols && cols == k).then_some((Kind::Attention, second + 1))
+            found.filter(|_| n == cols && cols == k)
         }
-        (Dims::None, _, _) | (_, Dims::None, _) | (_, _, Dims::None) => {
-            Some((Kind::Attention, second + 1))
-        }
+        // The softmax begins with its maximum.
+        (Dims::Gemm { n, .. }, _, Dims::Gemm { k, .. }) => found.filter(|_| n == k),
+        _ if first.by_name.is_some() => found.filter(|_| first.by_name == last.by_name),
+        (Dims::None, _, _) | (_, _, Dims::None) => found,
         _ => None,
     }
 }
@@ -549,7 +553,7 @@ fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let longest = run.iter().take_while(fits).count();
     let norm_at = |&at: &usize| run.get(at..).is_some_and(|rest| norm(rest).is_some());
     let length = (1..longest).find(norm_at).unwrap_or(longest);
-    let kind = if first.by_name && patterns::updates(run.get(..length).unwrap_or(run)) {
+    let kind = if first.by_name.is_some() && patterns::updates(run.get(..length).unwrap_or(run)) {
         Kind::Adam
     } else {
         Kind::Pointwise

@@ -264,6 +264,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::graphs::ENTRIES,
         super::host::ENTRIES,
         super::sync::ENTRIES,
+        super::memory::ENTRIES,
         super::loader_config::ENTRIES,
         super::cpu_use::ENTRIES,
         super::framework_signs::ENTRIES,

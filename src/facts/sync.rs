@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::gap::operators_around;
 use super::run::Runs;
 use super::{Answer, Entry, fact};
-use crate::correlate::{GapCause, PythonFrame, Run};
+use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, RangeKind, Span, StrId,
     ThreadId,
@@ -18,6 +18,8 @@ pub(super) struct Waits {
     ns: f64,
     /// Of the analysed time.
     share: Option<f64>,
+    /// Idle time of the GPU while the host had not caught up after one of them, in ns.
+    idle_after_ns: f64,
     /// The operator with most of that time; `None` where no operator surrounds it.
     op: Option<StrId>,
     /// Of that operator, or of all calls without one.
@@ -58,6 +60,7 @@ impl Waits {
         let mut found = Waits {
             calls: waits.len() as u64,
             ns: total(&waits) as f64,
+            idle_after_ns: idle_after(run, &waits),
             share: (analysed > 0).then(|| (total(&waits) as f64 / analysed as f64).min(1.0)),
             ..Waits::default()
         };
@@ -215,22 +218,39 @@ fn line(run: &Run, thread: ThreadId, waits: &[Wait]) -> Option<String> {
     PythonFrame::parse(run.profile.text(text)).map(|frame| frame.short())
 }
 
-/// Idle time of all devices before work that had not been launched when the work before it ended, in ns.
-fn unqueued_ns(run: &Run) -> f64 {
+/// How long after a wait the host is still catching up: in this time it launches hundreds of kernels.
+const CATCHES_UP_NS: i64 = 5_000_000;
+
+/// Idle time of all devices that follows from waits, which are in time order: gaps that end while the host
+/// catches up. One in which the host did something else for long has that cause.
+fn idle_after(run: &Run, waits: &[Wait]) -> f64 {
     let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    let unqueued = gaps.filter(|gap| !matches!(gap.cause, GapCause::Waiting | GapCause::Unknown));
-    unqueued.map(|gap| gap.span.ns() as f64).sum()
+    let late = gaps.filter(|gap| {
+        let by_launches = matches!(
+            gap.cause,
+            GapCause::AfterSync | GapCause::BlockingCopy | GapCause::HostLate
+        );
+        by_launches && gap.span.ns() < HOST_BUSY_NS && {
+            let ended = waits.partition_point(|wait| wait.span.end <= gap.span.end);
+            let last = ended.checked_sub(1).and_then(|at| waits.get(at));
+            last.is_some_and(|wait| gap.span.end.saturating_sub(wait.span.end) < CATCHES_UP_NS)
+        }
+    });
+    late.map(|gap| gap.span.ns() as f64).sum()
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = &[
     fact!(
-        "run.unqueued_idle_share",
+        "run.idle_after_sync_share",
         Double,
         "share",
         &[],
-        NOTHING,
-        "Share of the window in which the GPU did nothing and had nothing queued, as recorded: without the waits of work that had been launched",
-        |t| Answer::share(unqueued_ns(&t.costed.run), t.totals.window_ns)
+        API,
+        "Share of the window in which the GPU did nothing for less than 1 ms at a time because that thread was still catching up after such a call, up to 5 ms after it; as recorded",
+        |t| t.waits.as_ref().map_or(Answer::Absent, |w| Answer::share(
+            w.idle_after_ns,
+            t.totals.window_ns
+        ))
     ),
     fact!(
         "run.sync_calls",

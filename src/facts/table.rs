@@ -16,6 +16,7 @@ use super::gpu::{GpuScope, Gpus};
 use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
+use super::memory::MemoryUse;
 use super::program::Program;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
@@ -43,6 +44,7 @@ pub struct FactTable<'a> {
     pub(super) sums: Sums,
     pub(super) host: Host,
     pub(super) waits: Option<Waits>,
+    pub(super) memory: Option<MemoryUse>,
     pub(super) framework: FrameworkSigns,
     pub(super) step_stability: StepStability,
     pub(super) processes: usize,
@@ -108,7 +110,7 @@ impl<'a> FactTable<'a> {
         let (mut copies, mut framework) = (Vec::new(), FrameworkSigns::default());
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
-        let (mut waits, mut site_weights) = (None, Vec::new());
+        let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
         let (mut parameters, mut program) = (None, Program::default());
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
@@ -134,6 +136,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| gaps = gap::groups(costed));
             jobs.spawn(|_| host = Host::of(run));
             jobs.spawn(|_| waits = Waits::of(run));
+            jobs.spawn(|_| memory = MemoryUse::of(run));
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| program = Program::of(costed));
@@ -147,6 +150,7 @@ impl<'a> FactTable<'a> {
             sums,
             host,
             waits,
+            memory,
             framework: framework.with_paths(costed, &signs, &paths),
             collectives,
             step_stability,

@@ -749,23 +749,37 @@ fn idle_time_of_one_step_among_several_is_told_apart() {
 }
 
 #[test]
-fn idle_time_before_queued_work_is_told_apart() {
-    // The second kernel begins 1 ms after the first, launched at once or only then.
-    let share = |launched_at: i64| {
+fn idle_time_after_a_wait_lasts_until_the_host_has_caught_up() {
+    // A wait ends at 100 us; 60 kernels follow, each `apart` after the one before it.
+    let share = |apart: i64, waits: bool| {
         let mut profile = ProfileBuilder::new();
         launch(&mut profile, "softmax_warp_forward", 0);
-        launch(&mut profile, "softmax_warp_forward", launched_at);
-        let kernel = profile.profile.kernels.last_mut().unwrap();
-        let ns = kernel.span.ns();
-        kernel.span.start = 1_000_000;
-        kernel.span.end = 1_000_000 + ns;
-        of_run(&costed(profile), "run.unqueued_idle_share")
+        if waits {
+            profile.call(ThreadId(0), "cudaStreamSynchronize", 50_000, 0);
+            profile.profile.calls.last_mut().unwrap().span.end = 100_000;
+        }
+        for number in 0..60 {
+            launch(
+                &mut profile,
+                "softmax_warp_forward",
+                110_000 + number * apart,
+            );
+        }
+        of_run(&costed(profile), "run.idle_after_sync_share")
     };
-    assert_eq!(share(50), double(0.0));
-    let Answer::Value(Value::Double(late)) = share(999_000) else {
-        panic!("the share is known");
+    let known = |answer: Answer| match answer {
+        Answer::Value(Value::Double(share)) => share,
+        other => panic!("{other:?}"),
     };
-    assert!(late > 0.9, "{late}");
+    let all = known(share(80_000, true));
+    assert!(all > 0.9, "{all}");
+    // Of 12 ms of idle time, 5 ms.
+    let part = known(share(200_000, true));
+    assert!((0.35..0.5).contains(&part), "{part}");
+    // A pause of 2 ms each has another cause.
+    let long = known(share(2_000_000, true));
+    assert!(long < 0.05, "{long}");
+    assert_eq!(share(80_000, false), double(0.0));
 }
 
 #[test]

@@ -142,6 +142,7 @@ fn relations(page: &mut String, rule: &Rule) {
             "Left out where one of these fires on the same subject",
             &rule.unless,
         ),
+        ("Its fix also repairs", &rule.also_fixes),
         ("If it fires, these are skipped", &rule.vetoes),
         ("Lowers the confidence of", &rule.lowers_confidence),
     ];

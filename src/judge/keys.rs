@@ -68,6 +68,9 @@ pub const KEYS: &[Key] = keys! {
     "supersedes": RULES,
     /// rules whose findings on the same subject make this one pointless
     "unless": RULES,
+    /// rules whose findings its fix repairs as well: those that rank behind it become a part of it; its own id
+    /// stands for findings with the same `[[fix]]`
+    "also_fixes": RULES,
     /// rules that mean nothing where this holds (category `profile` only)
     "vetoes": RULES,
     /// rules whose confidence drops one level where this holds (category `profile` only)
@@ -94,6 +97,8 @@ pub const KEYS: &[Key] = keys! {
 pub const FIX_KEYS: &[Key] = keys! {
     /// condition of this fix, which may use `found`; the last `[[fix]]` may lack it
     "when": EXPRESSION,
+    /// rules whose findings this fix repairs as well, besides those of the rule
+    "also_fixes": RULES,
     /// what to do, with code
     required "text": SENTENCE,
 };

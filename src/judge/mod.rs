@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::base::glob::Glob;
 use crate::correlate::SiteId;
 use crate::facts::{Member, MemberKind};
 
+mod also_fixed;
 pub mod check;
 mod claim;
 mod edit;
@@ -221,6 +223,12 @@ pub struct Finding {
     /// Settings that the advice changes, with the advised values; used to find contradicting
     /// advice.
     pub changes: BTreeMap<String, String>,
+    /// The variant of the fix, by its position in the rule.
+    pub variant: Option<usize>,
+    /// Rules whose findings the fix repairs as well.
+    pub also_fixes: Vec<Glob>,
+    /// Whether it saves host time because launches go away.
+    pub removes_launches: bool,
 }
 
 /// The time that a fix could save, in ns of the analysed window, summed over devices.

@@ -119,6 +119,7 @@ impl Reader<'_> {
             changes,
             supersedes: relations.supersedes,
             unless: relations.unless,
+            also_fixes: relations.also_fixes,
             vetoes: relations.vetoes,
             lowers_confidence: relations.lowers_confidence,
             message: words.message?,
@@ -147,10 +148,7 @@ impl Reader<'_> {
     }
 
     fn relations(&self, root: &Table<'_>) -> Relations {
-        let globs = |key: &str| -> Vec<Glob> {
-            let list = root.get_str_list(key);
-            list.iter().map(|item| Glob::new(item.value)).collect()
-        };
+        let globs = |key: &str| globs(root, key);
         let category = self.file.id.split('/').next().unwrap_or_default();
         for key in ["vetoes", "lowers_confidence"] {
             if category != PROFILE
@@ -163,6 +161,7 @@ impl Reader<'_> {
         Relations {
             supersedes: globs("supersedes"),
             unless: globs("unless"),
+            also_fixes: globs("also_fixes"),
             vetoes: globs("vetoes"),
             lowers_confidence: globs("lowers_confidence"),
         }
@@ -297,7 +296,11 @@ impl Reader<'_> {
         let value = root.get("fix")?;
         if matches!(value.raw(), DeValue::String(_)) {
             let text = self.sentence(root, "fix", vocabulary)?;
-            return Some(vec![Fix { when: None, text }]);
+            return Some(vec![Fix {
+                when: None,
+                also_fixes: Vec::new(),
+                text,
+            }]);
         }
         let tables = value.table_list()?;
         if tables.is_empty() {
@@ -316,7 +319,11 @@ impl Reader<'_> {
             if let Some(text) = text
                 && conditional == when.is_some()
             {
-                fixes.push(Fix { when, text });
+                fixes.push(Fix {
+                    when,
+                    also_fixes: globs(table, "also_fixes"),
+                    text,
+                });
             }
         }
         Some(fixes)
@@ -479,9 +486,16 @@ impl Reader<'_> {
     }
 }
 
+/// The patterns of rule ids under a key.
+fn globs(table: &Table<'_>, key: &str) -> Vec<Glob> {
+    let list = table.get_str_list(key);
+    list.iter().map(|item| Glob::new(item.value)).collect()
+}
+
 struct Relations {
     supersedes: Vec<Glob>,
     unless: Vec<Glob>,
+    also_fixes: Vec<Glob>,
     vetoes: Vec<Glob>,
     lowers_confidence: Vec<Glob>,
 }

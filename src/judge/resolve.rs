@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rayon::prelude::*;
 
+use super::also_fixed;
 use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
@@ -23,6 +24,8 @@ use crate::facts::{Fact, Member, Totals};
 /// in the differences between runs. Of the GPU's work where recording overhead leaves open how far a
 /// step becomes shorter.
 pub const FLOOR: f64 = 0.01;
+/// The share of the work that a finding must be about if it is not known how much of it can be saved.
+const UNESTIMATED_FLOOR: f64 = 0.03;
 /// The share that a finding must save at most if it may as well save nothing, or less than that.
 const UNSURE_FLOOR: f64 = 0.1;
 /// The share of the GPU's work that a finding must surely save to be worth it once launches are in time.
@@ -60,9 +63,15 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
     if in_time {
         count_gpu_time(&mut advice, &totals);
     }
-    let (findings, minor) = advice
+    let (findings, minor): (Vec<Finding>, Vec<Finding>) = advice
         .into_iter()
         .partition(|finding| matters(finding, &totals, in_time));
+    let (mut findings, parts) = also_fixed::join(findings);
+    findings.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
+        a.compare(b)
+    });
+    resolver.silenced.extend(parts);
     Verdict {
         findings,
         minor,
@@ -363,7 +372,11 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
             }
             _ => finding.share,
         };
-        return finding.share >= FLOOR && step_share >= FLOOR;
+        let floor = match finding.sites.is_empty() {
+            true => FLOOR,
+            false => UNESTIMATED_FLOOR,
+        };
+        return finding.share >= floor && step_share >= floor;
     };
     let (low, high, whole) = match (saving.kind, saving.step_low_ns.zip(saving.step_ns)) {
         (SavingKind::Idle, _) if totals.paced_by_workers => {
@@ -451,12 +464,16 @@ fn finding(
     };
     let message = say("message", &rule.message, &rule.title);
     let why = say("why", &rule.why, "");
-    let fix = match rule.fix(&context) {
-        Ok(Some((_, fix))) => say("fix", &fix.text, ""),
-        Ok(None) => String::new(),
+    let mut also_fixes = rule.also_fixes.clone();
+    let (variant, fix) = match rule.fix(&context) {
+        Ok(Some((index, fix))) => {
+            also_fixes.extend(fix.also_fixes.iter().cloned());
+            (Some(index), say("fix", &fix.text, ""))
+        }
+        Ok(None) => (None, String::new()),
         Err(failure) => {
             failures.push(format!("fix: {failure}"));
-            String::new()
+            (None, String::new())
         }
     };
     let edits = rule.edits(&context).unwrap_or_else(|failure| {
@@ -495,6 +512,9 @@ fn finding(
         references: links_of_the_maker(&rule.references, &*lookup),
         evidence: evidence(rule, &context, input.facts()),
         changes: rule.changes.clone(),
+        variant,
+        also_fixes,
+        removes_launches: rule.launches_removed.is_some() && draft.kind == SavingKind::Idle,
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Rule {
     pub supersedes: Vec<Glob>,
     /// Rules whose findings on the same subject remove its own.
     pub unless: Vec<Glob>,
+    /// Rules whose findings every variant of its fix repairs as well.
+    pub also_fixes: Vec<Glob>,
     /// Rules that are skipped if it fires; `profile` rules only.
     pub vetoes: Vec<Glob>,
     /// Rules whose confidence drops one level if it fires; `profile` rules only.
@@ -186,6 +188,8 @@ pub const DEFAULT_MIN_FRACTION: f64 = 0.5;
 pub struct Fix {
     /// Condition under which it applies; `None`: always.
     pub when: Option<Expr>,
+    /// Rules whose findings it repairs as well, besides [`Rule::also_fixes`].
+    pub also_fixes: Vec<Glob>,
     /// Template of the advice.
     pub text: Template,
 }

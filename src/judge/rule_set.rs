@@ -337,13 +337,18 @@ fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
             ("unless", &rule.unless),
             ("vetoes", &rule.vetoes),
             ("lowers_confidence", &rule.lowers_confidence),
+            (ALSO_FIXES, &rule.also_fixes),
         ];
-        for (key, globs) in relations {
+        let of_fixes = rule.fixes.iter().map(|fix| (ALSO_FIXES, &fix.also_fixes));
+        for (key, globs) in relations.into_iter().chain(of_fixes) {
             for glob in globs {
-                if ids.iter().any(|id| glob.matches(id) && *id != rule.id) {
+                // Findings of one rule can have one repair.
+                let may_be_own = key == ALSO_FIXES;
+                let fits = |id: &str| may_be_own || id != rule.id;
+                if ids.iter().any(|id| glob.matches(id) && fits(id)) {
                     continue;
                 }
-                let others = ids.iter().filter(|id| **id != rule.id);
+                let others = ids.iter().filter(|id| fits(id));
                 let near = did_you_mean(glob.text(), others.copied());
                 let title = format!("`{key}` names no other rule: `{glob}`{near}");
                 complain_about(rule, key, glob.text(), title, complaints);
@@ -352,12 +357,16 @@ fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
     }
 }
 
+/// The key that also stands in a `[[fix]]`.
+const ALSO_FIXES: &str = "also_fixes";
+
 /// Complains at the place where `key` of a rule says `text`.
 fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints: &Complaints) {
     let ignored = Complaints::new();
     let document = toml::parse(&rule.source, &ignored);
     let root = document.root();
-    let span = root.get(key).map_or(0..0, |value| {
+    let value = root.get(key).or_else(|| root.get("fix"));
+    let span = value.map_or(0..0, |value| {
         let all = value.span();
         let inside = rule.source.text.get(all.clone()).unwrap_or_default();
         match inside.find(text) {

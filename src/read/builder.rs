@@ -206,6 +206,7 @@ impl Builder {
         sort_by_start(&mut profile.graphs, |g| g.span.start);
         sort_by_start(&mut profile.syncs, |s| s.span.start);
         sort_by_start(&mut profile.overheads, |o| o.span.start);
+        profile.memory.sort_unstable();
         note_overflow(&mut profile);
         profile
     }

@@ -13,11 +13,12 @@ use rustc_hash::FxHashSet;
 
 use crate::base::DType;
 use crate::base::text;
+use crate::base::units::bytes;
 use crate::correlate::{DeviceTimeline, Run, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{
-    self, Member, exposed_comm_per_step, is_recordable, product_of, shows_pytorch, to_collect,
-    to_collect_without_pytorch,
+    self, Member, MemoryUse, exposed_comm_per_step, is_recordable, product_of, shows_pytorch,
+    to_collect, to_collect_without_pytorch,
 };
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::evidence::cited;
@@ -557,7 +558,33 @@ fn notes(costed: &Costed, pytorch: bool) -> Vec<String> {
         .filter(|n| !(profile.recorded.environment && n.code == "environment_block"))
         .filter(|n| pytorch || n.code != "ranges_missing")
         .map(|n| sentence(&n.text))
+        .chain(MemoryUse::of(&costed.run).map(|memory| memory_note(&memory)))
         .collect()
+}
+
+/// What the program used of the memory of its GPU.
+fn memory_note(memory: &MemoryUse) -> String {
+    let of = memory.capacity.map_or_else(String::new, |capacity| {
+        format!(" of {}", bytes(capacity as f64))
+    });
+    let growth = match memory.growth {
+        Some(growth) if growth > 0.0 => {
+            format!(" From step to step {} more stay in use.", bytes(growth))
+        }
+        _ => String::new(),
+    };
+    let names = memory.operators.iter();
+    let names = names.map(|(op, given)| format!("{} ({})", label(op), bytes(*given as f64)));
+    let names: Vec<String> = names.collect();
+    let most = match names.as_slice() {
+        [] => String::new(),
+        names => format!(" Most is allocated in {}.", names.join(", ")),
+    };
+    format!(
+        "PyTorch's allocator had at most {}{of} of the GPU's memory, {} of it in tensors.{growth}{most}",
+        bytes(memory.reserved as f64),
+        bytes(memory.allocated as f64),
+    )
 }
 
 fn method(costed: &Costed, verdict: &Verdict) -> Method {

@@ -312,6 +312,9 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         references: vec!["https://docs.nvidia.com/deeplearning/performance/".into()],
         evidence: vec![("site.math_dtype".into(), "fp32".into())],
         changes: BTreeMap::new(),
+        variant: None,
+        also_fixes: Vec::new(),
+        removes_launches: false,
     }
 }
 

@@ -69,10 +69,15 @@ impl<'r> Matches<'r> {
         // Small products are latency-bound: merged, they take at least as long as one of them now.
         let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
         // Of kernels without operators only the time is known: the longest reads and writes each
-        // element once, as a fused one does.
+        // element once, as a fused one does. What stands between the products of attention goes.
         let sites = &self.costed.run.sites;
         let has_op = |l: &&Link<'_>| sites.get(l.site.idx()).is_some_and(|s| s.op.is_some());
-        let by_time = (!members.iter().any(has_op)).then_some(longest);
+        let kept = if kind == Kind::Attention {
+            0.0
+        } else {
+            longest
+        };
+        let by_time = (!members.iter().any(has_op)).then_some(kept);
         let least = if merged { longest } else { 0.0 };
         chain.count += 1;
         chain.proved &= hit.proved;
@@ -137,7 +142,9 @@ impl<'r> Matches<'r> {
         }
         let (ops, direction) = (ops.join(", "), first.direction);
         let chains = &mut self.chains;
-        let width = width(members);
+        // Names and grids tell how many scores there are, not how many per query.
+        let by_name = kind == Kind::Attention && first.by_name.is_some();
+        let width = width(members).filter(|_| !by_name);
         // Fusing attention saves much over long sequences and nothing over short ones.
         let apart = width.filter(|_| kind == Kind::Attention);
         let name = (kind, layer.clone(), ops.clone(), direction, apart);

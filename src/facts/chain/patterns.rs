@@ -48,6 +48,11 @@ pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<
             let product = |l: &&Link<'_>| l.family == Family::Gemm;
             members.iter().filter(product).collect()
         }
+        // What its products would take in a fused kernel is not known where only names are.
+        Kind::Attention if members.first().is_some_and(|l| l.by_name.is_some()) => {
+            let product = |l: &&Link<'_>| l.family == Family::Gemm;
+            members.iter().filter(|l| !product(l)).collect()
+        }
         _ => members.iter().collect(),
     }
 }
@@ -173,7 +178,7 @@ fn complex_rope(run: &[Link<'_>]) -> Hit {
 
 /// `e = exp(x - max(x)); e / sum(e)`. A difference is an addition of the negative, and so its kernel
 /// may be called.
-fn softmax(run: &[Link<'_>]) -> Hit {
+pub(super) fn softmax(run: &[Link<'_>]) -> Hit {
     const SPELLING: [&[&str]; 5] = [
         &["max", "amax"],
         &["sub", "add"],

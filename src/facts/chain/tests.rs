@@ -9,7 +9,7 @@ fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
         direction: Direction::Fprop,
         dims,
         complex: false,
-        by_name: false,
+        by_name: None,
     })
 }
 
@@ -245,7 +245,7 @@ fn complex_rotary_embeddings_are_recognized() {
             direction: Direction::Fprop,
             dims: Dims::Elements { numel },
             complex: true,
-            by_name: false,
+            by_name: None,
         })
     };
     let cast = || pointwise_on("copy", 4096);
@@ -269,7 +269,7 @@ fn updates_of_adam_are_recognized_by_the_names_of_their_kernels() {
             direction: Direction::Unknown,
             dims: Dims::Elements { numel: 4096 },
             complex: false,
-            by_name: true,
+            by_name: Some(1),
         })
     };
     let named = |names: &[&'static str]| names.iter().map(|n| by_name(n)).collect::<Vec<_>>();
@@ -455,4 +455,52 @@ fn attention_of_the_math_backend_and_of_one_head_is_recognized() {
     safe.push(pointwise_on("where", 8 * 2048 * 2048));
     safe.push(bmm(8, 2048, 64, 2048));
     assert_eq!(any(&safe), Some(("attention", 8)));
+}
+
+#[test]
+fn attention_is_recognized_by_the_names_of_its_kernels() {
+    let kernel = |name, family, products| {
+        doing(Work {
+            site: SiteId(0),
+            name,
+            family,
+            direction: Direction::Unknown,
+            dims: match family {
+                Family::Pointwise => Dims::Elements { numel: 4096 },
+                _ => Dims::None,
+            },
+            complex: false,
+            by_name: Some(products),
+        })
+    };
+    let bmm = |products| kernel("bmm", Family::Gemm, products);
+    let pointwise = |name| kernel(name, Family::Pointwise, 1);
+    let reduce = |name| kernel(name, Family::Reduce, 1);
+    let fused = [
+        bmm(48),
+        pointwise("mul"),
+        pointwise("add"),
+        kernel("softmax", Family::Softmax, 1),
+        kernel("copy", Family::Copy, 1),
+        bmm(48),
+    ];
+    assert_eq!(any(&fused), Some(("attention", 6)));
+    let primitives = |last| {
+        [
+            bmm(48),
+            pointwise("mul"),
+            pointwise("where"),
+            reduce("max"),
+            pointwise("add"),
+            pointwise("exp"),
+            reduce("sum"),
+            pointwise("div"),
+            bmm(last),
+        ]
+    };
+    assert_eq!(any(&primitives(48)), Some(("attention", 9)));
+    // Products of another number are not those of the same heads.
+    assert_ne!(any(&primitives(6)), Some(("attention", 9)));
+    // Nor is what has no softmax.
+    assert_eq!(any(&[bmm(48), pointwise("mul"), bmm(48)]), None);
 }

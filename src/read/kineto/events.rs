@@ -12,8 +12,8 @@ use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::base::statistics::median;
 use crate::profile::{
     ApiCall, ApiClass, CopyKind, GraphRegion, HostRange, Kernel, LaunchConfig, MemoryCopy,
-    MemoryKind, MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId, Strings,
-    SyncKind, Synchronization, ThreadId,
+    MemoryEvent, MemoryKind, MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId,
+    Strings, SyncKind, Synchronization, ThreadId,
 };
 use crate::read::builder::{Builder, DeviceKey};
 use crate::read::cupti::{correlation, take_sync_kinds_from_calls, unversioned};
@@ -34,7 +34,7 @@ enum Category {
 }
 
 /// Categories as spelled by current PyTorch versions and, capitalized, in 2021; ASCII case is ignored.
-/// Other categories (memory events, annotations on the GPU's track) contain nothing that is needed.
+/// Other categories (annotations on the GPU's track) contain nothing that is needed.
 const CATEGORIES: &[(&str, Category)] = &[
     ("cpu_op", Category::Range(RangeKind::CpuOp)),
     ("python_function", Category::Range(RangeKind::Python)),
@@ -63,6 +63,10 @@ const OTHER_ACCELERATORS: [(&str, &str); 5] = [
     ("glow_", "Glow"),
     ("privateuse1_", "a backend of its own (PrivateUse1)"),
 ];
+
+/// The name of the events of PyTorch's allocator, and the number of CUDA (and HIP) among its types of devices.
+const MEMORY: &str = "[memory]";
+const ON_GPU: i64 = 1;
 
 /// Categories of the arrows from a forward operator to its backward, newest spelling first.
 const FORWARD_BACKWARD: [&str; 2] = ["fwdbwd", "forward_backward"];
@@ -178,6 +182,7 @@ impl Sink for Rows {
                 };
                 self.flow(end, event);
             }
+            "i" if event.name.is_some_and(|name| bare(name) == MEMORY) => self.memory(event),
             _ => {}
         }
     }
@@ -281,6 +286,26 @@ impl Rows {
             let thread = self.thread(pid, tid);
             self.flows.add(end, id, thread, at);
         }
+    }
+
+    fn memory(&mut self, event: &Event<'_>) {
+        let args = &event.args;
+        if args.device_type.and_then(whole) != Some(ON_GPU) {
+            return;
+        }
+        let (pid, tid) = self.owner(event);
+        let thread = self.thread(pid, tid);
+        let entry = event.ts.and_then(nanoseconds).and_then(|at| {
+            Some(MemoryEvent {
+                at,
+                thread,
+                device: args.device_id.and_then(count32)?,
+                bytes: args.memory_block.and_then(whole)?,
+                allocated: args.allocated.and_then(count)?,
+                reserved: args.reserved.and_then(count)?,
+            })
+        });
+        self.builder.profile.memory.extend(entry);
     }
 
     fn call(&mut self, event: &Event<'_>) {

@@ -132,6 +132,12 @@ object! {
         /// `backward` for nodes of the region's backward pass.
         autograd_phase: Raw<'a> = "autograd_phase",
         bytes: Raw<'a> = "bytes" | "size",
+        /// Of the events of PyTorch's allocator.
+        memory_block: Raw<'a> = "Bytes",
+        allocated: Raw<'a> = "Total Allocated",
+        reserved: Raw<'a> = "Total Reserved",
+        device_id: Raw<'a> = "Device Id",
+        device_type: Raw<'a> = "Device Type",
         kind: Raw<'a> = "kind",
         sequence: Raw<'a> = "Sequence number",
         record: Raw<'a> = "Record function id",

@@ -717,3 +717,72 @@ fn attention_on_float64_is_told_to_convert() {
     assert!(fix("double").contains("float64, which no fused kernel takes"));
     assert!(fix("float").contains("Forbid the fallback once"));
 }
+
+/// Six training steps of 10 ms; in each, `kept` bytes stay in use.
+fn steps_that_keep(kept: u64) -> Trace {
+    let mut trace = ddp_steps(|_, _| {});
+    for step in 0..6 {
+        let start = 1_000 + step * 10_000;
+        let memory = |ts: u64, bytes: i64, allocated: u64| {
+            json!({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 7, "ts": ts,
+                   "args": {"Total Reserved": 9_000_000_000_u64, "Total Allocated": allocated,
+                            "Bytes": bytes, "Device Id": 0, "Device Type": 1}})
+        };
+        let before = 5_000_000_000 + step * kept;
+        trace.op("aten::empty", start + 303, 4);
+        let peak = before + 2_000_000_000;
+        trace.events.push(memory(start + 304, 2_000_000_000, peak));
+        let freed = -(2_000_000_000 - kept as i64);
+        trace.events.push(memory(start + 500, freed, before + kept));
+    }
+    trace
+}
+
+#[test]
+fn memory_that_grows_in_every_step_is_found() {
+    let found = assert_finds(
+        &steps_that_keep(10_000_000),
+        "h100",
+        "memory/growing-use",
+        &[],
+    );
+    assert!(
+        found
+            .message
+            .contains("10.0 MB on average, 7.05 GB at most"),
+        "{}",
+        found.message
+    );
+    assert!(
+        found.message.contains("allocated in aten::mm."),
+        "{}",
+        found.message
+    );
+    let verdict = steps_that_keep(0).verdict("h100");
+    assert!(numbered(&verdict, "memory/growing-use").is_none());
+}
+
+#[test]
+fn the_first_operator_on_float64_is_named() {
+    let kernel = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<double, double, double, \
+                  at::native::binary_internal::MulFunctor<double> >, std::array<char*, 3ul> >(int)";
+    let found = assert_finds(
+        &steps_with(&["aten::mul"], kernel),
+        "h100",
+        "precision/fp64-leak",
+        &[],
+    );
+    let first = "The first operator of the capture that works on float64 is `aten::mul`";
+    assert!(found.message.contains(first), "{}", found.message);
+}
+
+#[test]
+fn fourier_transforms_of_convolutions_are_found() {
+    let kernel = "void fft2d_r2c_32x32<float, false, 5u, false>(float2*, float const*, int, int)";
+    let mut trace = steps_with(&["aten::cudnn_convolution"], kernel);
+    for step in 0..20 {
+        let start = 1_000 + step * 1_000;
+        trace.kernel("cudnn::cnn::fft2d_r2c_32x32", start + 124, start + 962, 20);
+    }
+    assert_finds(&trace, "a100-sxm4-40gb", "layers/fft-convolution", &[]);
+}

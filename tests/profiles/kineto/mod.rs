@@ -7,7 +7,9 @@ use std::io::{Read, Write};
 use std::sync::{LazyLock, OnceLock};
 
 mod advice;
+mod memory;
 mod reports;
+mod steps;
 mod written;
 
 use proptest::prelude::*;

@@ -47,7 +47,7 @@ fn too_many_entries_are_reported_without_checking_them() {
         }
         has(&one(&body), &format!("more than 64 entries in `{table}`"));
     }
-    for key in ["supersedes", "unless", "references"] {
+    for key in ["supersedes", "unless", "also_fixes", "references"] {
         let list = vec!["\"host/*\""; 20_000].join(", ");
         has(
             &one(&format!("{key} = [{list}]")),

@@ -169,6 +169,7 @@ fn relations_between_rules_are_checked() {
     for (key, value) in [
         ("supersedes", "[\"host/bb\"]"),
         ("unless", "[\"host/bb\"]"),
+        ("also_fixes", "[\"host/bb\"]"),
         ("supersedes", "[\"memory/*\"]"),
     ] {
         let a = rule(&format!("{key} = {value}"));

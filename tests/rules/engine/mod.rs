@@ -5,5 +5,6 @@ mod builtin;
 mod conditions;
 mod evaluation;
 mod fake_table;
+mod joined_findings;
 mod late_launches;
 mod loading;

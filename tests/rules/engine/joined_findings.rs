@@ -1,0 +1,70 @@
+//! Findings that the fix of a better one repairs as well.
+
+use pyprof_advise::correlate::SiteId;
+
+use super::fake_table::{Fake, i, load, rule, s};
+
+#[test]
+fn findings_that_a_better_one_repairs_become_a_part_of_it() {
+    let saves =
+        |share: f64, more: &str| rule(&format!("saving_ns = 'site.time_ns * {share:?}'\n{more}"));
+    let rules =
+        |first: &str, second: &str| load(&[("host/a", first), ("memory/b", second)]).unwrap();
+    let mut run = Fake::default();
+    let with_m = |m: i64| vec![("site.family", s("gemm")), ("site.m", i(m))];
+    run.site(0, "a", 4e5, 0.0, &with_m(1));
+    run.site(1, "b", 2e5, 0.0, &with_m(9));
+    let first = saves(0.5, "when = 'site.m < 9'\nalso_fixes = [\"memory/b\"]");
+    let second = saves(0.5, "when = 'site.m == 9'");
+    let verdict = run.judge(&rules(&first, &second));
+    let [joined] = verdict.findings.as_slice() else {
+        panic!("{:?}", verdict.findings);
+    };
+    assert_eq!(joined.rule, "host/a");
+    assert_eq!(joined.sites, [SiteId(0), SiteId(1)]);
+    assert!(
+        joined
+            .message
+            .starts_with("says The same change takes care of `memory/b` ("),
+        "{}",
+        joined.message
+    );
+    let saving = joined.saving.unwrap();
+    assert_eq!((saving.claimed_ns, saving.claimed_low_ns), (3e5, 1.5e5));
+    let silenced: Vec<_> = (verdict.silenced.iter())
+        .map(|s| (s.rule.as_str(), s.by.as_str()))
+        .collect();
+    assert_eq!(silenced, [("memory/b", "host/a")]);
+    // A finding that ranks before stays.
+    let large = saves(1.0, "when = 'site.m == 9'");
+    let small = saves(0.25, "when = 'site.m < 9'\nalso_fixes = [\"memory/b\"]");
+    let verdict = run.judge(&rules(&small, &large));
+    let order: Vec<_> = verdict.findings.iter().map(|f| f.rule.as_str()).collect();
+    assert_eq!(order, ["memory/b", "host/a"]);
+}
+
+#[test]
+fn findings_of_one_rule_are_joined_where_their_fix_is_the_same() {
+    let text = "saving_ns = 'site.time_ns * 0.5'\nalso_fixes = [\"host/a\"]";
+    let one = load(&[("host/a", &rule(text))]).unwrap();
+    let mut run = Fake::default();
+    for (number, m) in [(0, 1), (1, 1), (2, 9)] {
+        let facts = [("site.family", s("gemm")), ("site.m", i(m))];
+        run.site(number, &format!("l{number}"), 1e5, 0.0, &facts);
+    }
+    let verdict = run.judge(&one);
+    let sites: Vec<_> = verdict.findings.iter().map(|f| f.sites.len()).collect();
+    assert_eq!(sites, [3]);
+    let variants = rule(&format!(
+        "{text}\n[[fix]]\nwhen = 'site.m == 9'\ntext = \"pad\"\n[[fix]]\ntext = \"compile\""
+    ))
+    .replace("fix = \"do it\"\n", "");
+    let two = load(&[("host/a", &variants)]).unwrap();
+    let verdict = run.judge(&two);
+    let fixes: Vec<_> = verdict
+        .findings
+        .iter()
+        .map(|f| (f.fix.as_str(), f.sites.len()))
+        .collect();
+    assert_eq!(fixes, [("compile", 2), ("pad", 1)]);
+}
