@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::host::Classes;
-use crate::profile::{ClassId, OsCallClass, StrId};
+use crate::profile::{ClassId, OffCpuState, OsCallClass, StrId};
 
 /// What a part of a gap was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,10 +21,19 @@ pub enum HostPart {
         /// The innermost named function that led to it.
         caller: Option<StrId>,
     },
-    /// The thread was ready or waiting, but on no CPU, outside recorded calls.
-    OffCpu,
+    /// Waiting for Python's lock, whatever the thread called meanwhile.
+    PythonLock,
+    /// The thread was on no CPU, outside recorded calls.
+    OffCpu(OffCpuState),
     /// In a CUDA call, outside calls of the operating system.
-    CudaCall(StrId),
+    CudaCall {
+        /// The call.
+        name: StrId,
+        /// The function that made it, if its callchain was recorded.
+        caller: Option<StrId>,
+    },
+    /// In a call of cuDNN or cuBLAS, outside CUDA calls.
+    LibraryCall(StrId),
     /// In a Python function of the program, or in something that it called.
     Function {
         /// The function.
@@ -39,8 +48,8 @@ pub enum HostPart {
         /// What it or the innermost function that it called does, where that is known.
         class: Option<ClassId>,
     },
-    /// Nothing was recorded.
-    Rest,
+    /// Nothing else was recorded than, mostly, an NVTX range around it.
+    Rest(Option<StrId>),
     /// The work that ended the gap had been launched already.
     Launched,
 }
@@ -54,6 +63,8 @@ pub struct PartSum {
     pub count: u64,
     /// Bytes read or written; 0 where the file does not say.
     pub bytes: u64,
+    /// Number of calls with known bytes.
+    pub sized: u64,
 }
 
 impl PartSum {
@@ -62,6 +73,7 @@ impl PartSum {
         self.ns = self.ns.saturating_add(other.ns);
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.sized = self.sized.saturating_add(other.sized);
     }
 }
 
@@ -183,7 +195,7 @@ impl HostTime {
     /// for no more than the time in which nothing else was recorded. `None` with fewer than 10 samples.
     pub fn sampled_ns(&self, parts: &HostParts) -> Option<f64> {
         let samples = parts.sampled();
-        let rest = parts.sum(|part| *part == HostPart::Rest).ns as f64;
+        let rest = parts.sum(|part| matches!(part, HostPart::Rest(_))).ns as f64;
         let stand_for = (self.sample_ns as f64 * samples as f64).min(rest);
         (samples >= Self::FEWEST_SAMPLES).then_some(stand_for)
     }

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::python_frame::PythonFrame;
 use crate::host::{Classes, CodePlace, HostLine, HostProfile};
-use crate::profile::{ClassId, Profile, Span, StrId, ThreadId, TimedSample, ToldOfHost};
+use crate::profile::{
+    ClassId, Profile, PythonSamples, Span, StrId, ThreadId, TimedSample, ToldOfHost,
+};
 
 /// How a profile of the host is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,7 +81,7 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile, classes: &Cla
     if timed.mixes_workers && has_workers {
         return Alignment::MixedWithWorkers;
     }
-    if !profile.host.timed.is_empty() {
+    if !(profile.host.timed.is_empty() && profile.host.python.samples.is_empty()) {
         return Alignment::NotNeeded;
     }
     let mut names: FxHashMap<u32, (StrId, Option<ClassId>)> = FxHashMap::default();
@@ -102,6 +104,63 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile, classes: &Cla
     }
     profile.host.timed_error_ns = timed.error_ns;
     Alignment::Aligned
+}
+
+/// Turns the samples of Python stacks that the profile of the GPU contains into samples of functions of the
+/// program. Each stands for the time since the sample before, and for no longer than usual.
+pub(super) fn place_python_samples(profile: &mut Profile, classes: &Classes) {
+    let PythonSamples {
+        frames,
+        samples,
+        sample_ns,
+    } = std::mem::take(&mut profile.host.python);
+    if samples.is_empty() || !profile.host.timed.is_empty() {
+        return;
+    }
+    // A caller comes before the functions that it calls.
+    let mut places: Vec<(HostLine, Option<u32>, Option<ClassId>)> =
+        Vec::with_capacity(frames.len());
+    for (at, frame) in (0..).zip(&frames) {
+        let text = |id: Option<StrId>| id.map_or("", |id| profile.strings.get(id)).to_owned();
+        let line = HostLine {
+            file: text(frame.file),
+            line: frame.line,
+            function: text(frame.function),
+            ..HostLine::default()
+        };
+        let caller = frame.caller.and_then(|at| places.get(at as usize));
+        let (outer, class) = caller.map_or((None, None), |(_, own, class)| (*own, *class));
+        let own = match is_of_program(&line, classes) {
+            true => Some(at),
+            false => outer,
+        };
+        let class = classes.inside(class, classes.of(&line.file, &line.function));
+        places.push((line, own, class));
+    }
+    let mut names: FxHashMap<u32, StrId> = FxHashMap::default();
+    let longest = sample_ns.saturating_add(sample_ns / 2);
+    let mut last: Option<(ThreadId, i64)> = None;
+    for sample in samples {
+        let before = last.filter(|(thread, _)| *thread == sample.thread);
+        let since = before.map_or(sample_ns, |(_, time)| sample.time.saturating_sub(time));
+        last = Some((sample.thread, sample.time));
+        let Some((_, own, class)) = places.get(sample.frame as usize) else {
+            continue;
+        };
+        let own = own.unwrap_or(sample.frame);
+        let Some((line, ..)) = places.get(own as usize) else {
+            continue;
+        };
+        let strings = &mut profile.strings;
+        let place = *(names.entry(own)).or_insert_with(|| strings.intern(&name_of(line)));
+        profile.host.timed.push(TimedSample {
+            thread: sample.thread,
+            time: sample.time,
+            weight_ns: since.min(longest),
+            class: *class,
+            place,
+        });
+    }
 }
 
 /// Whether a function is not part of Python or a library.

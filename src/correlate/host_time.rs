@@ -2,8 +2,9 @@
 //! off the CPU, Python functions, and the rest.
 //!
 //! The parts of a gap do not overlap and add up to it. The first of these that holds counts: the work
-//! was launched already; a call of the operating system; the thread did not run; a CUDA call; a Python
-//! function of the program; a sample of a profiler of the host. Samples of the CPU are counted in the rest.
+//! was launched already; waiting for Python's lock; a call of the operating system; the thread did not run; a
+//! CUDA call; a call of cuDNN or cuBLAS; a Python function of the program; a sample of a Python stack. Samples
+//! of the CPU are counted in the rest.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
 use super::model::{Gap, GapCause, Timeline};
 use super::python_frame::PythonFrame;
+use super::range_syntax::is_library_domain;
 use crate::host::Classes;
 use crate::profile::{ClassId, Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId};
 
@@ -114,18 +116,17 @@ pub(crate) fn divide(profile: &Profile, pauses: &[Pause], classes: &Classes) -> 
     );
     let calls = cuda_calls(profile, &examined);
     let functions = python_functions(profile, &examined, classes);
-    let (no_calls, no_functions) = (Vec::new(), Vec::new());
+    let ranges = nvtx_ranges(profile, &examined);
+    let (no_calls, none) = (Vec::new(), Vec::new());
     let layers = |pause: &Pause| {
         let thread = pause.thread.idx();
         let calls = calls.get(thread).unwrap_or(&no_calls);
-        (calls, functions.get(thread).unwrap_or(&no_functions))
+        let functions = functions.get(thread).unwrap_or(&none);
+        (calls, functions, ranges.get(thread).unwrap_or(&none))
     };
     pauses
         .iter()
-        .map(|pause| {
-            let (calls, functions) = layers(pause);
-            parts(profile, pause, calls, functions)
-        })
+        .map(|pause| parts(profile, pause, layers(pause)))
         .collect()
 }
 
@@ -231,8 +232,7 @@ const LEAST_ERRORS: i64 = 5;
 fn parts(
     profile: &Profile,
     pause: &Pause,
-    calls: &Layer<StrId>,
-    functions: &Layer<Doing>,
+    (calls, functions, ranges): (&Layer<CudaCall>, &Layer<Doing>, &Layer<Doing>),
 ) -> HostParts {
     let mut found = HostParts {
         ns: pause.span.ns(),
@@ -244,36 +244,53 @@ fn parts(
         start: pause.span.start,
         end: until,
     };
-    found.take(HostPart::Launched, pause.span.end.saturating_sub(until), 0);
+    found.take(
+        HostPart::Launched,
+        pause.span.end.saturating_sub(until),
+        1,
+        0,
+    );
+    let host = &profile.host;
     let mut free = vec![waiting];
+
+    let own = of_thread(&host.lock_waits, pause.thread, |(thread, _)| *thread);
+    let waits = overlapping(own, waiting, |(_, span)| *span);
+    let waits = waits.map(|(_, span)| (*span, (HostPart::PythonLock, 0)));
+    free = found.subtract(free, waits.collect());
 
     let inside = |time: i64| {
         let at = calls.partition_point(|(span, _)| span.end <= time);
         let call = calls.get(at).filter(|(span, _)| span.contains(time));
-        call.map(|(_, name)| *name)
+        call.map(|(_, call)| *call)
     };
-    let own = of_thread(&profile.host.os_calls, pause.thread, |call| call.thread);
+    let own = of_thread(&host.os_calls, pause.thread, |call| call.thread);
     let os_calls = overlapping(own, waiting, |call| call.span).map(|call| {
+        let inside = inside(call.span.start.max(waiting.start));
         let part = HostPart::OsCall {
             class: call.class,
             name: call.name,
-            inside: inside(call.span.start.max(waiting.start)),
-            caller: call.caller,
+            inside: inside.map(|inside| inside.name),
+            caller: inside.and_then(|inside| inside.caller).or(call.caller),
         };
         (call.span, (part, call.bytes))
     });
     free = found.subtract(free, os_calls.collect());
 
-    let own = of_thread(&profile.host.off_cpu, pause.thread, |(thread, _)| *thread);
-    let off = overlapping(own, waiting, |(_, span)| *span);
-    free = found.subtract(
-        free,
-        off.map(|(_, span)| (*span, (HostPart::OffCpu, 0)))
-            .collect(),
-    );
+    let own = of_thread(&host.off_cpu, pause.thread, |off| off.thread);
+    let off = overlapping(own, waiting, |off| off.span);
+    let off = off.map(|off| (off.span, (HostPart::OffCpu(off.state), 0)));
+    free = found.subtract(free, off.collect());
 
     let calls = overlapping(calls, waiting, |(span, _)| *span);
-    let calls = calls.map(|(span, name)| (*span, (HostPart::CudaCall(*name), 0)));
+    let calls = calls.map(|(span, CudaCall { name, caller })| {
+        let (name, caller) = (*name, *caller);
+        (*span, (HostPart::CudaCall { name, caller }, 0))
+    });
+    free = found.subtract(free, calls.collect());
+
+    let own = of_thread(&host.library_calls, pause.thread, |call| call.thread);
+    let calls = overlapping(own, waiting, |call| call.span);
+    let calls = calls.map(|call| (call.span, (HostPart::LibraryCall(call.name), 0)));
     free = found.subtract(free, calls.collect());
 
     let functions = overlapping(functions, waiting, |(span, _)| *span);
@@ -296,20 +313,23 @@ fn parts(
         let function = (sample.function, sample.module);
         *found.samples.entry(function).or_default() += 1;
     }
-    for span in free {
-        found.take(HostPart::Rest, span.ns(), 0);
+    let ranges = overlapping(ranges, waiting, |(span, _)| *span);
+    let ranges = ranges.map(|(span, doing)| (*span, (HostPart::Rest(Some(doing.name)), 0)));
+    for span in found.subtract(free, ranges.collect()) {
+        found.take(HostPart::Rest(None), span.ns(), 1, 0);
     }
     found
 }
 
 impl HostParts {
-    fn take(&mut self, part: HostPart, ns: i64, bytes: u64) {
+    fn take(&mut self, part: HostPart, ns: i64, count: u64, bytes: u64) {
         if ns > 0 {
-            let count = 1;
-            self.parts
-                .entry(part)
-                .or_default()
-                .add(PartSum { ns, count, bytes });
+            self.parts.entry(part).or_default().add(PartSum {
+                ns,
+                count,
+                bytes,
+                sized: u64::from(bytes > 0),
+            });
         }
     }
 
@@ -344,7 +364,7 @@ impl HostParts {
             self.parts.entry(*part).or_default().count += 1;
         }
         let (left, taken) = subtracted(free, stand_for);
-        for (span, part) in taken {
+        for (span, part, _) in taken {
             let part = self.parts.entry(part).or_default();
             part.ns = part.ns.saturating_add(span.ns());
         }
@@ -355,16 +375,19 @@ impl HostParts {
     /// and without overlap.
     fn subtract(&mut self, free: Vec<Span>, rows: Layer<(HostPart, u64)>) -> Vec<Span> {
         let (left, taken) = subtracted(free, rows);
-        for (span, (part, bytes)) in taken {
-            self.take(part, span.ns(), bytes);
+        for (span, (part, bytes), is_first) in taken {
+            let (count, bytes) = if is_first { (1, bytes) } else { (0, 0) };
+            self.take(part, span.ns(), count, bytes);
         }
         left
     }
 }
 
-/// What the rows leave of the free time, and what they take of it. Both are in time order and without overlap.
-fn subtracted<T: Copy>(free: Vec<Span>, rows: Layer<T>) -> (Vec<Span>, Layer<T>) {
+/// What the rows leave of the free time, and what they take of it, with a flag for the first piece of a row.
+/// Both are in time order and without overlap.
+fn subtracted<T: Copy>(free: Vec<Span>, rows: Layer<T>) -> (Vec<Span>, Vec<(Span, T, bool)>) {
     let mut parts = Vec::new();
+    let mut is_first = true;
     if rows.is_empty() {
         return (free, parts);
     }
@@ -387,13 +410,15 @@ fn subtracted<T: Copy>(free: Vec<Span>, rows: Layer<T>) -> (Vec<Span>, Layer<T>)
                         end: taken.start,
                     });
                 }
-                parts.push((taken, *part));
+                parts.push((taken, *part, is_first));
+                is_first = false;
                 now = taken.end;
             }
             if row.end > span.end {
                 break;
             }
             rows.next();
+            is_first = true;
         }
         if now < span.end {
             left.push(Span {
@@ -405,9 +430,23 @@ fn subtracted<T: Copy>(free: Vec<Span>, rows: Layer<T>) -> (Vec<Span>, Layer<T>)
     (left, parts)
 }
 
+/// A CUDA call, and the function that made it.
+#[derive(Debug, Clone, Copy)]
+struct CudaCall {
+    name: StrId,
+    caller: Option<StrId>,
+}
+
 /// CUDA calls in the examined time, by thread. Of a runtime call and the driver calls in it, the first.
-fn cuda_calls(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrId>> {
-    let mut calls: Vec<Layer<StrId>> = vec![Vec::new(); examined.len()];
+fn cuda_calls(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<CudaCall>> {
+    let callers = &profile.host.cuda_callers;
+    let caller = |thread: ThreadId, start: i64| {
+        let key = (thread, start);
+        let at = callers.partition_point(|row| (row.thread, row.start) < key);
+        let row = callers.get(at)?;
+        ((row.thread, row.start) == key).then_some(row.caller)
+    };
+    let mut calls: Vec<Layer<CudaCall>> = vec![Vec::new(); examined.len()];
     for call in &profile.calls {
         let at = call.thread.idx();
         let (Some(spans), Some(calls)) = (examined.get(at), calls.get_mut(at)) else {
@@ -421,7 +460,8 @@ fn cuda_calls(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<StrId>> {
             .map_or(call.span.start, |(last, _)| call.span.start.max(last.end));
         if call.span.end > start {
             let end = call.span.end;
-            calls.push((Span { start, end }, call.name));
+            let (name, caller) = (call.name, caller(call.thread, call.span.start));
+            calls.push((Span { start, end }, CudaCall { name, caller }));
         }
     }
     calls
@@ -451,11 +491,7 @@ fn python_functions(
     classes: &Classes,
 ) -> Vec<Layer<Doing>> {
     let mut threads: Vec<FunctionStack> = Vec::new();
-    threads.resize_with(examined.len(), || FunctionStack {
-        open: Vec::new(),
-        now: i64::MIN,
-        found: Vec::new(),
-    });
+    threads.resize_with(examined.len(), FunctionStack::default);
     let mut meanings: FxHashMap<StrId, Meaning> = FxHashMap::default();
     for range in profile
         .ranges
@@ -488,6 +524,10 @@ fn python_functions(
             class,
         });
     }
+    found_in(threads, examined)
+}
+
+fn found_in(threads: Vec<FunctionStack>, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
     let threads = threads.into_iter().zip(examined);
     threads
         .map(|(mut thread, spans)| {
@@ -495,6 +535,40 @@ fn python_functions(
             thread.found
         })
         .collect()
+}
+
+/// The innermost NVTX range, by thread. Markers of PyProf are no names, and calls of libraries are known.
+fn nvtx_ranges(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
+    let mut threads: Vec<FunctionStack> = Vec::new();
+    threads.resize_with(examined.len(), FunctionStack::default);
+    for range in &profile.ranges {
+        let at = range.thread.idx();
+        let (Some(spans), Some(thread)) = (examined.get(at), threads.get_mut(at)) else {
+            continue;
+        };
+        if range.kind != RangeKind::PushPop || !touches(spans, range.span) {
+            continue;
+        }
+        thread.advance(range.span.start, spans);
+        let text = profile.text(range.text);
+        let is_name = !text.is_empty() && !text.starts_with('{');
+        let outer = thread.open.last().and_then(|open| open.function);
+        let is_named = is_name
+            && !range
+                .domain
+                .is_some_and(|d| is_library_domain(profile.text(d)));
+        let function = if is_named {
+            Some((range.text, true))
+        } else {
+            outer
+        };
+        thread.open.push(OpenFunction {
+            end: range.span.end,
+            function,
+            class: None,
+        });
+    }
+    found_in(threads, examined)
 }
 
 /// What the name of a range of Python tells.
@@ -544,6 +618,16 @@ struct FunctionStack {
     open: Vec<OpenFunction>,
     now: i64,
     found: Layer<Doing>,
+}
+
+impl Default for FunctionStack {
+    fn default() -> FunctionStack {
+        FunctionStack {
+            open: Vec::new(),
+            now: i64::MIN,
+            found: Vec::new(),
+        }
+    }
 }
 
 impl FunctionStack {

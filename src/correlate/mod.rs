@@ -88,12 +88,13 @@ pub struct Hints {
 }
 
 /// Correlates all rows of a profile as [`correlate`] does, with knowledge from elsewhere.
-pub fn correlate_with(profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hints) -> Run {
+pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: Hints) -> Run {
     let Hints {
         searches,
         replay_names,
         classes,
     } = hints;
+    host_samples::place_python_samples(&mut profile, &classes);
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
     let (launches, texts) = rayon::join(

@@ -80,7 +80,7 @@ pub(super) const COMPILING: [&str; 12] = [
 ];
 
 /// NVTX domains in which libraries, not users, name ranges.
-pub(super) const LIBRARY_DOMAINS: [&str; 16] = [
+pub(super) const LIBRARY_DOMAINS: [&str; 18] = [
     "nccl",
     "cccl",
     "cub",
@@ -98,6 +98,9 @@ pub(super) const LIBRARY_DOMAINS: [&str; 16] = [
     // `nsys --pytorch=functions-trace`: functions of PyTorch and of vLLM, named by their classes.
     "pytorch",
     "vllm",
+    // `nsys --trace=python-gil` and `--python-sampling=true`.
+    "gil trace",
+    "python periodic sampling",
 ];
 
 pub(super) const DATA_LOADING_WORDS: [&str; 6] = [

@@ -14,7 +14,15 @@ pub struct HostActivity {
     /// Samples of running threads.
     pub samples: Vec<CpuSample>,
     /// Intervals in which a thread did not run on any CPU.
-    pub off_cpu: Vec<(ThreadId, Span)>,
+    pub off_cpu: Vec<OffCpu>,
+    /// The functions that made CUDA calls, as far as callchains tell.
+    pub cuda_callers: Vec<CudaCaller>,
+    /// Calls of cuDNN and cuBLAS. Those of one thread do not overlap: of nested calls, the outer one.
+    pub library_calls: Vec<LibraryCall>,
+    /// Intervals in which a thread waited for Python's lock (the GIL). Those of one thread do not overlap.
+    pub lock_waits: Vec<(ThreadId, Span)>,
+    /// Samples of Python stacks.
+    pub python: PythonSamples,
     /// Median time between two samples of a thread, in ns; 0 without samples.
     pub sample_ns: i64,
     /// Whether the file records calls of the operating system.
@@ -50,8 +58,91 @@ impl HostActivity {
         self.os_calls.is_empty()
             && self.samples.is_empty()
             && self.off_cpu.is_empty()
+            && self.cuda_callers.is_empty()
+            && self.library_calls.is_empty()
+            && self.lock_waits.is_empty()
+            && self.python.samples.is_empty()
             && self.timed.is_empty()
     }
+}
+
+/// An interval in which a thread did not run on any CPU.
+#[derive(Debug, Clone, Copy)]
+pub struct OffCpu {
+    /// The thread.
+    pub thread: ThreadId,
+    /// From the event that took it off a CPU to the one that put it on one again.
+    pub span: Span,
+    /// Why, as far as the file says.
+    pub state: OffCpuState,
+}
+
+/// Why a thread was on no CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OffCpuState {
+    /// It could have run: others had the CPUs.
+    Ready,
+    /// It waited for something.
+    Waiting,
+    /// The file does not say.
+    Unknown,
+}
+
+/// The function that made a CUDA call.
+#[derive(Debug, Clone, Copy)]
+pub struct CudaCaller {
+    /// The thread of the call.
+    pub thread: ThreadId,
+    /// When the call began, in ns.
+    pub start: i64,
+    /// The innermost named function outside the CUDA libraries and the C library.
+    pub caller: StrId,
+}
+
+/// A call of cuDNN or cuBLAS.
+#[derive(Debug, Clone, Copy)]
+pub struct LibraryCall {
+    /// The thread that made it.
+    pub thread: ThreadId,
+    /// From entering to leaving it.
+    pub span: Span,
+    /// The function: `cublasSgemm_v2`.
+    pub name: StrId,
+}
+
+/// Samples of Python stacks that the profiler of the GPU took itself, by thread, then by time.
+#[derive(Debug, Clone, Default)]
+pub struct PythonSamples {
+    /// Functions and their callers; a caller comes before those that it calls.
+    pub frames: Vec<StackFrame>,
+    /// The samples.
+    pub samples: Vec<PythonSample>,
+    /// Median time between two samples of a thread, in ns; 0 without samples.
+    pub sample_ns: i64,
+}
+
+/// A function of a Python stack.
+#[derive(Debug, Clone, Copy)]
+pub struct StackFrame {
+    /// The function, if the file has its name.
+    pub function: Option<StrId>,
+    /// The file that it is in, as Python names it.
+    pub file: Option<StrId>,
+    /// The line, counted from 1; 0 where it is unknown.
+    pub line: u32,
+    /// The row of its caller.
+    pub caller: Option<u32>,
+}
+
+/// One sample of a Python stack.
+#[derive(Debug, Clone, Copy)]
+pub struct PythonSample {
+    /// The sampled thread.
+    pub thread: ThreadId,
+    /// When, in ns.
+    pub time: i64,
+    /// The row of the innermost function in [`PythonSamples::frames`].
+    pub frame: u32,
 }
 
 /// One call of the operating system or its runtime library.
@@ -324,11 +415,27 @@ const WAITS: [&str; 8] = [
     "mq_",
 ];
 
+/// Functions that return how many bytes they read or wrote. Others return a pointer or a number of items.
+const RETURN_BYTES: [&str; 10] = [
+    "read", "pread", "readv", "preadv", "getline", "sendfile", "write", "pwrite", "writev",
+    "pwritev",
+];
+
+/// A name without what C libraries add to it: `fgets` for `__fgets_unlocked`, `pread` for `pread64`.
+fn plain(name: &str) -> &str {
+    let name = name.trim_start_matches("__").trim_end_matches("_unlocked");
+    name.strip_suffix("64").unwrap_or(name)
+}
+
 impl OsCallClass {
+    /// Whether a function returns the number of bytes that it read or wrote.
+    pub(crate) fn returns_bytes(name: &str) -> bool {
+        RETURN_BYTES.contains(&plain(name))
+    }
+
     /// The class of a function by its name.
     pub fn of(name: &str) -> OsCallClass {
-        let name = name.trim_start_matches("__").trim_end_matches("_unlocked");
-        let name = name.strip_suffix("64").unwrap_or(name);
+        let name = plain(name);
         if WAITS.iter().any(|start| name.starts_with(start)) {
             return OsCallClass::Wait;
         }

@@ -227,6 +227,21 @@ impl Db {
             .map_err(|e| error(&self.path, &e))
     }
 
+    /// Whether a table holds rows, and which of these columns, in the notation of [`Sink::COLUMNS`], it lacks.
+    pub(super) fn lacks(
+        &self,
+        table: &str,
+        columns: &[&'static str],
+    ) -> Result<Option<Vec<&'static str>>, ReadError> {
+        if !self.has_rows(table)? {
+            return Ok(None);
+        }
+        let lacks = |found: &Table, spec: &str| !spec.split('|').any(|name| found.has(name));
+        let table = self.table(table)?.unwrap_or_default();
+        let missing = columns.iter().copied().filter(|spec| lacks(&table, spec));
+        Ok(Some(missing.collect()))
+    }
+
     /// Rows of a small table whose second column is text (bytes that are not UTF-8 are replaced). Empty
     /// if the table does not exist or lacks a column.
     pub(super) fn pairs(

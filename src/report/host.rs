@@ -1,5 +1,7 @@
 //! What the host did while the GPU waited.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share};
@@ -9,10 +11,15 @@ use crate::base::units::{bytes, counted, ns, percent};
 use crate::correlate::{
     GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, Run, SampledFunction, function_in,
 };
-use crate::profile::{ClassId, OsCallClass, StrId};
+use crate::profile::{ClassId, OffCpuState, OsCallClass, StrId};
 
 /// Most rows listed, with the one for all others.
-const MAX_ROWS: usize = 6;
+const MAX_ROWS: usize = 8;
+/// Most NVTX ranges by which what is left is named, and the smallest share of it that is worth a name.
+const MAX_RANGES: usize = 2;
+const LEAST_OF_REST: f64 = 0.05;
+/// Smallest share of calls with known sizes from which a size on average and a speed follow.
+const LEAST_SIZED: f64 = 0.9;
 /// Smallest share of the window that is worth a table.
 const LEAST_OF_WINDOW: f64 = 0.01;
 /// Smallest share of the waiting time that must be explained where nothing can be concluded from the rest.
@@ -45,6 +52,9 @@ pub struct HostRow {
     pub name: String,
     /// The CUDA call that it was part of, or else the function that led to it; mostly empty.
     pub inside: String,
+    /// The function that made the CUDA call in at least half of this time; mostly empty.
+    #[serde(default)]
+    pub caller: String,
     /// Time in nanoseconds.
     pub ns: i64,
     /// `ns` as a share of the time of all rows, or of all gaps in which code was loaded.
@@ -57,6 +67,9 @@ pub struct HostRow {
     pub samples: u64,
     /// Bytes that the calls read or wrote; 0 where the profile does not say.
     pub bytes: u64,
+    /// Number of calls whose bytes are known.
+    #[serde(default)]
+    pub sized_calls: u64,
     /// `evidence` with its numbers in words: `recorded: 12 calls of 3.4 MB`.
     pub known_from: String,
 }
@@ -88,37 +101,57 @@ impl HostRow {
             activity: activity.to_owned(),
             name: String::new(),
             inside: String::new(),
+            caller: String::new(),
             ns: sum.ns,
             share: 0.0,
             evidence,
             calls,
             samples: 0,
             bytes: sum.bytes,
+            sized_calls: sum.sized,
             known_from: String::new(),
         }
     }
 
     fn add(&mut self, other: &HostRow) {
+        if self.caller != other.caller && self.ns <= other.ns {
+            self.caller.clone_from(&other.caller);
+        }
         self.ns = self.ns.saturating_add(other.ns);
         self.calls = self.calls.saturating_add(other.calls);
         self.samples = self.samples.saturating_add(other.samples);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.sized_calls = self.sized_calls.saturating_add(other.sized_calls);
     }
 
     fn known_from(&self) -> String {
         match self.evidence {
             HostEvidence::Calls => {
-                let size = match self.bytes {
-                    0 => String::new(),
-                    size => format!(" of {}", bytes(size as f64)),
-                };
-                format!("recorded: {}{size}", counted(self.calls, "call"))
+                format!("recorded: {}{}", counted(self.calls, "call"), self.size())
             }
             HostEvidence::Functions => "recorded functions".to_owned(),
             HostEvidence::Scheduling => "recorded scheduling".to_owned(),
             HostEvidence::Samples => format!("estimate: {}", counted(self.samples, "sample")),
-            HostEvidence::Remainder => "remainder".to_owned(),
+            HostEvidence::Remainder if self.name.is_empty() => "remainder".to_owned(),
+            HostEvidence::Remainder => "remainder in this range".to_owned(),
         }
+    }
+
+    /// How much the calls read or wrote; where nearly all have a size, how much each did on average and how fast.
+    fn size(&self) -> String {
+        let all = self.bytes as f64;
+        if self.bytes == 0 {
+            return String::new();
+        }
+        if (self.sized_calls as f64) < LEAST_SIZED * self.calls as f64 {
+            return format!(" of at least {}", bytes(all));
+        }
+        let rate = bytes(all / (self.ns.max(1) as f64 / 1e9));
+        let each = match self.sized_calls {
+            0 | 1 => String::new(),
+            sized => format!(", {} each", bytes(all / sized as f64)),
+        };
+        format!(" of {}{each}, {rate}/s", bytes(all))
     }
 
     /// The columns of a table for a terminal.
@@ -134,7 +167,12 @@ impl HostRow {
     /// Its row in that table, with times divided by `divisor`.
     pub(super) fn row(&self, divisor: f64) -> Row {
         let mut activity = self.activity.clone();
-        for (word, name) in [(":", &self.name), (" in", &self.inside)] {
+        let names = [
+            (":", &self.name),
+            (" in", &self.inside),
+            (", called by", &self.caller),
+        ];
+        for (word, name) in names {
             if !name.is_empty() {
                 activity.push_str(&format!("{word} {}", plain(name)));
             }
@@ -212,9 +250,9 @@ pub(crate) fn merged<'a>(all: impl Iterator<Item = &'a HostReport>) -> Option<Ho
 
 fn is_worth_a_table(report: &HostReport, host: &HostTime, device_window_ns: i64) -> bool {
     let explained = report.rows.iter().filter(|row| match row.evidence {
-        // CUDA calls are what other findings are about.
-        HostEvidence::Calls => row.activity != CUDA_CALL,
-        HostEvidence::Remainder => host.has_os_calls,
+        // CUDA calls are what other findings are about, but not who made them.
+        HostEvidence::Calls => row.activity != CUDA_CALL || !row.caller.is_empty(),
+        HostEvidence::Remainder => host.has_os_calls || host.has_scheduling || !row.name.is_empty(),
         _ => true,
     });
     let explained: i64 = explained.map(|row| row.ns).sum();
@@ -247,7 +285,7 @@ const MOST_PARTS: usize = 512;
 pub(super) fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let has_samples = HostTime::has_enough_samples(parts);
     let rest = parts.sum(|part| match part {
-        HostPart::Rest => true,
+        HostPart::Rest(_) => true,
         HostPart::Sampled { .. } => !has_samples,
         _ => false,
     });
@@ -256,30 +294,98 @@ pub(super) fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let mut sorted: Vec<(&HostPart, &PartSum)> = parts.parts.iter().collect();
     sorted.sort_by_key(|(part, sum)| (std::cmp::Reverse(sum.ns), **part));
     sorted.retain(|(part, _)| has_samples || !matches!(part, HostPart::Sampled { .. }));
+    let mut callers = Callers::default();
     for (at, (part, sum)) in sorted.into_iter().enumerate() {
         if let Some(row) = describe(run, part, *sum) {
             let row = match at < MOST_PARTS {
                 true => row,
                 false => HostRow::new(OTHERS, HostEvidence::Calls, *sum),
             };
+            callers.add(part, &row);
             add(&mut rows, row);
         }
     }
+    callers.name(run, &mut rows);
     let activity = match (run.host.has_scheduling, run.host.has_os_calls) {
         (true, true) => "Computing: on the CPU, in no recorded call",
         (true, false) => "On the CPU, in no CUDA call",
         (false, true) => "Computing, or in calls too short to be recorded",
         (false, false) => "Not recorded",
     };
-    let left = PartSum {
-        ns: rest.ns.saturating_sub(sampled_ns),
-        ..PartSum::default()
+    let mut left = rest.ns.saturating_sub(sampled_ns);
+    let mut add_rest = |name: String, ns: i64| {
+        let sum = PartSum {
+            ns,
+            ..PartSum::default()
+        };
+        let row = HostRow {
+            name,
+            ..HostRow::new(activity, HostEvidence::Remainder, sum)
+        };
+        add(&mut rows, row);
     };
-    if left.ns > 0 {
-        rows.push(HostRow::new(activity, HostEvidence::Remainder, left));
+    // Which range the sampled part of the rest was in is not known.
+    let ranges = match sampled_ns {
+        0 => longest_ranges(parts, rest.ns),
+        _ => Vec::new(),
+    };
+    for (range, ns) in ranges {
+        add_rest(label(run.profile.text(range)), ns);
+        left = left.saturating_sub(ns);
+    }
+    if left > 0 {
+        add_rest(String::new(), left);
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
     rows
+}
+
+/// The NVTX ranges in which most of the rest was spent, with their time in ns.
+fn longest_ranges(parts: &HostParts, rest_ns: i64) -> Vec<(StrId, i64)> {
+    let ranges = parts.parts.iter().filter_map(|(part, sum)| match part {
+        HostPart::Rest(Some(range)) => Some((*range, sum.ns)),
+        _ => None,
+    });
+    let least = (LEAST_OF_REST * rest_ns as f64) as i64;
+    let mut longest: Vec<(StrId, i64)> = ranges.filter(|(_, ns)| *ns > least).collect();
+    longest.sort_by_key(|(range, ns)| (std::cmp::Reverse(*ns), *range));
+    longest.truncate(MAX_RANGES);
+    longest
+}
+
+/// Functions that made the CUDA calls of a row, with their time in ns.
+#[derive(Default)]
+struct Callers(BTreeMap<[String; 3], BTreeMap<StrId, i64>>);
+
+impl Callers {
+    fn key(row: &HostRow) -> [String; 3] {
+        [&row.activity, &row.name, &row.inside].map(String::clone)
+    }
+
+    fn add(&mut self, part: &HostPart, row: &HostRow) {
+        let caller = match part {
+            HostPart::CudaCall { caller, .. } => *caller,
+            HostPart::OsCall { inside, caller, .. } => caller.filter(|_| inside.is_some()),
+            _ => None,
+        };
+        if let Some(caller) = caller {
+            let of_row = self.0.entry(Self::key(row)).or_default();
+            *of_row.entry(caller).or_default() += row.ns;
+        }
+    }
+
+    /// Names the one that took at least half of the time of a row.
+    fn name(&self, run: &Run, rows: &mut [HostRow]) {
+        for row in rows {
+            let of_row = self.0.get(&Self::key(row)).into_iter().flatten();
+            let longest = of_row.max_by_key(|(_, ns)| **ns);
+            if let Some((caller, ns)) = longest
+                && ns.saturating_mul(2) >= row.ns
+            {
+                row.caller = label(run.profile.text(*caller));
+            }
+        }
+    }
 }
 
 /// What a part is in words; `None` for what is left.
@@ -302,14 +408,22 @@ fn describe(run: &Run, part: &HostPart, sum: PartSum) -> Option<HostRow> {
             inside: name(inside.or(caller)),
             ..HostRow::new(os_activity(class), calls, sum)
         },
-        HostPart::OffCpu => HostRow::new(
-            "Off the CPU: waiting or preempted",
-            HostEvidence::Scheduling,
-            sum,
-        ),
-        HostPart::CudaCall(call) => HostRow {
+        HostPart::PythonLock => HostRow::new("Waiting for Python's lock (GIL)", calls, sum),
+        HostPart::OffCpu(state) => {
+            let why = match state {
+                OffCpuState::Ready => "Off the CPU: preempted, though ready to run",
+                OffCpuState::Waiting => "Off the CPU: waiting",
+                OffCpuState::Unknown => "Off the CPU: waiting or preempted",
+            };
+            HostRow::new(why, HostEvidence::Scheduling, sum)
+        }
+        HostPart::CudaCall { name: call, .. } => HostRow {
             name: name(Some(call)),
             ..HostRow::new(CUDA_CALL, calls, sum)
+        },
+        HostPart::LibraryCall(call) => HostRow {
+            name: name(Some(call)),
+            ..HostRow::new("Library call", calls, sum)
         },
         HostPart::Function { name, class } => {
             let text = profile.text(name);
@@ -330,7 +444,7 @@ fn describe(run: &Run, part: &HostPart, sum: PartSum) -> Option<HostRow> {
             samples: sum.count,
             ..HostRow::new("", HostEvidence::Samples, sum)
         },
-        HostPart::Rest | HostPart::Launched => return None,
+        HostPart::Rest(_) | HostPart::Launched => return None,
     })
 }
 
@@ -397,6 +511,7 @@ impl HostReport {
             for row in &shortest {
                 others.add(row);
             }
+            others.caller.clear();
             self.rows.insert(kept, others);
         }
         for row in &mut self.rows {

@@ -54,16 +54,19 @@ const TABLES: &[(&str, Content)] = &[
     ("CUDNN_", Content::Cleaned),
     ("CUBLAS_", Content::Cleaned),
     ("NCCL_", Content::Cleaned),
-    // Names of functions. Arguments and files of the calls are in other tables.
+    // Names of functions. Arguments and files of the calls are in other tables or columns.
     ("OSRT_API", Content::Cleaned),
     ("OSRT_CALLCHAINS", Content::Cleaned),
+    ("OSRT_FILE_ACCESS_EVENTS", Content::Cleaned),
     ("SAMPLING_CALLCHAINS", Content::Cleaned),
+    ("PYTHON_SAMPLING_", Content::Cleaned),
 ];
 
 /// Columns that are emptied: contents of files and buffers, identities.
 const EMPTIED: &[&str] = &[
     "binaryData",
     "content",
+    "context",
     "cubin",
     "uuid",
     "utcTime",
@@ -296,8 +299,20 @@ fn wanted(source: &Connection, tables: &[Table]) -> rusqlite::Result<BTreeSet<i6
 /// Whether a column with this name contains ids of strings.
 fn refers(column: &str) -> bool {
     let name = column.to_ascii_lowercase();
-    let ends = ["name", "nameid", "textid", "jsontextid", "symbol", "module"];
-    !name.starts_with("file") && ends.iter().any(|end| name.ends_with(end))
+    let ends = [
+        "name",
+        "nameid",
+        "textid",
+        "jsontextid",
+        "symbol",
+        "module",
+        "apicallid",
+        "function",
+        "functionid",
+    ];
+    // Files of Python stacks are cleaned; names of other files are left out.
+    let is_code = matches!(name.as_str(), "file" | "fileid");
+    is_code || !name.starts_with("file") && ends.iter().any(|end| name.ends_with(end))
 }
 
 /// Creates a database with the settings of the original and begins a transaction.

@@ -254,21 +254,38 @@ fn planted_database(path: &Path, encoding: &str) {
     db.execute_batch(
         "CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER, callchainId INTEGER, argumentsId INTEGER);
          CREATE TABLE OSRT_CALLCHAINS (id INTEGER, symbol INTEGER, module INTEGER, stackDepth INTEGER);
+         CREATE TABLE CUDA_CALLCHAINS (id INTEGER, symbol INTEGER, module INTEGER, stackDepth INTEGER, note TEXT);
          CREATE TABLE SAMPLING_CALLCHAINS (id INTEGER, symbol INTEGER, module INTEGER, stackDepth INTEGER);
+         CREATE TABLE COMPOSITE_EVENTS (id INTEGER, start INTEGER, globalTid INTEGER, comment TEXT);
+         CREATE TABLE SCHED_EVENTS (start INTEGER, isSchedIn INTEGER, globalTid INTEGER, comment TEXT);
+         CREATE TABLE CUDNN_EVENTS (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER, arguments TEXT);
+         CREATE TABLE CUBLAS_EVENTS (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER);
+         CREATE TABLE PYTHON_SAMPLING_EVENTS (id INTEGER, start INTEGER, globalTid INTEGER);
+         CREATE TABLE PYTHON_SAMPLING_CALLCHAINS (id INTEGER, function TEXT, file TEXT, fileId INTEGER, line INTEGER, stackDepth INTEGER);
          CREATE TABLE OSRT_ARGUMENTS (id INTEGER, value TEXT);
          CREATE TABLE OSRT_FILE_ACCESS_DESCRIPTORS (fileAccessId INTEGER, filePath TEXT);
-         CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, startedAt INTEGER, context TEXT);
+         CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, threadId INTEGER, startedAt INTEGER, endedAt INTEGER,
+             apiCallId INTEGER, bytesProcessed INTEGER, context TEXT);
          INSERT INTO OSRT_API VALUES (1, 2, 5, 900003, 7, 8);
          INSERT INTO OSRT_CALLCHAINS VALUES (7, 900003, 900004, 0);
-         INSERT INTO SAMPLING_CALLCHAINS VALUES (7, 900003, 900004, 0);",
+         INSERT INTO SAMPLING_CALLCHAINS VALUES (7, 900003, 900004, 0);
+         INSERT INTO CUBLAS_EVENTS VALUES (1, 2, 5, 900003);
+         INSERT INTO PYTHON_SAMPLING_EVENTS VALUES (7, 1, 5);",
     )
     .unwrap();
     for sql in [
         "INSERT INTO StringIds (id, value) VALUES (900003, ?)",
         "INSERT INTO StringIds (id, value) VALUES (900004, ?)",
+        "INSERT INTO StringIds (id, value) VALUES (900005, ?)",
+        "INSERT INTO StringIds (id, value) VALUES (900006, ?)",
         "INSERT INTO OSRT_ARGUMENTS VALUES (8, ?)",
         "INSERT INTO OSRT_FILE_ACCESS_DESCRIPTORS VALUES (0, ?)",
-        "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (0, 1, ?)",
+        "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (0, 5, 1, 2, 900005, 10, ?)",
+        "INSERT INTO CUDA_CALLCHAINS VALUES (7, 900003, 900004, 0, ?)",
+        "INSERT INTO COMPOSITE_EVENTS VALUES (7, 1, 5, ?)",
+        "INSERT INTO SCHED_EVENTS VALUES (1, 0, 5, ?)",
+        "INSERT INTO CUDNN_EVENTS VALUES (1, 2, 5, 900003, ?)",
+        "INSERT INTO PYTHON_SAMPLING_CALLCHAINS VALUES (7, ?1, ?1, 900006, 3, 0)",
     ] {
         add(sql, &[&all]);
     }
@@ -321,6 +338,42 @@ fn nothing_planted_in_an_export_remains() {
             "the copy holds no environment: {err}"
         );
     }
+}
+
+/// The host's tables of the copies have the names that reports need, and no others.
+#[test]
+fn functions_of_the_host_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (
+        folder.path().join("a.sqlite"),
+        folder.path().join("b.sqlite"),
+    );
+    planted_database(&from, "UTF-8");
+    let db = Connection::open(&from).unwrap();
+    db.execute_batch(
+        "INSERT INTO StringIds (id, value) VALUES (900007, 'decode_batch'), (900008, 'unused_function');
+         INSERT INTO CUDA_CALLCHAINS VALUES (8, 900007, 900007, 0, NULL);
+         INSERT INTO PYTHON_SAMPLING_CALLCHAINS VALUES (8, 'load', '/home/zaphodbeeblebrox/data.py', 900007, 3, 0);",
+    )
+    .unwrap();
+    drop(db);
+    scrubbed(&from, &to);
+    let copy = Connection::open(&to).unwrap();
+    let texts = |sql: &str| -> Vec<String> {
+        let mut statement = copy.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    };
+    let named =
+        "SELECT value FROM StringIds WHERE value LIKE '%decode_batch' OR value = 'unused_function'";
+    assert_eq!(texts(named), ["decode_batch"]);
+    let kept = "SELECT function || ' ' || file FROM PYTHON_SAMPLING_CALLCHAINS WHERE id = 8";
+    assert_eq!(texts(kept), ["load ~/data.py"]);
+    assert_eq!(texts("SELECT context FROM OSRT_FILE_ACCESS_EVENTS"), [""]);
+    assert_eq!(
+        texts("SELECT filePath FROM OSRT_FILE_ACCESS_DESCRIPTORS"),
+        [""]
+    );
 }
 
 #[test]

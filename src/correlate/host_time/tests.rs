@@ -2,8 +2,8 @@ use super::*;
 use crate::correlate::{Run, Vocabulary, correlate};
 use crate::profile::OsCallClass;
 use crate::profile::{
-    ApiCall, ApiClass, CpuSample, HostRange, OsCall, Process, ProcessId, SerialNumber, Thread,
-    TimedSample,
+    ApiCall, ApiClass, CpuSample, CudaCaller, HostRange, LibraryCall, OffCpu, OffCpuState, OsCall,
+    Process, ProcessId, PythonSample, PythonSamples, SerialNumber, StackFrame, Thread, TimedSample,
 };
 
 const THREAD: ThreadId = ThreadId(0);
@@ -52,16 +52,28 @@ fn os_call(profile: &mut Profile, start: i64, end: i64, name: &str) {
 }
 
 fn python(profile: &mut Profile, start: i64, end: i64, name: &str) {
+    range(profile, RangeKind::Python, span(start, end), name);
+}
+
+fn range(profile: &mut Profile, kind: RangeKind, span: Span, name: &str) {
     let text = profile.strings.intern(name);
     profile.ranges.push(HostRange {
-        span: span(start, end),
+        span,
         thread: THREAD,
-        kind: RangeKind::Python,
+        kind,
         text,
         domain: None,
         seq: None,
         op_id: None,
         args: None,
+    });
+}
+
+fn off_cpu(profile: &mut Profile, start: i64, end: i64, state: OffCpuState) {
+    profile.host.off_cpu.push(OffCpu {
+        thread: THREAD,
+        span: span(start, end),
+        state,
     });
 }
 
@@ -84,11 +96,19 @@ fn divided(profile: &Profile) -> Vec<(String, i64)> {
                 inside.unwrap_or_default()
             )
         }
-        HostPart::OffCpu => "off".into(),
-        HostPart::CudaCall(name)
+        HostPart::PythonLock => "lock".into(),
+        HostPart::OffCpu(state) => format!("off, {state:?}"),
+        HostPart::CudaCall { name, caller } => {
+            let caller = caller.map(|id| format!(" by {}", text(id)));
+            text(*name) + &caller.unwrap_or_default()
+        }
+        HostPart::LibraryCall(name)
         | HostPart::Function { name, .. }
         | HostPart::Sampled { place: name, .. } => text(*name),
-        HostPart::Rest => "rest".into(),
+        HostPart::Rest(range) => {
+            let range = range.map(|id| format!(" in {}", text(id)));
+            format!("rest{}", range.unwrap_or_default())
+        }
         HostPart::Launched => "launched".into(),
     };
     let mut rows: Vec<_> = parts
@@ -115,18 +135,152 @@ fn the_innermost_recorded_activity_counts() {
     os_call(&mut profile, -50, 20, "read");
     os_call(&mut profile, 120, 220, "ioctl");
     os_call(&mut profile, 950, 2000, "read");
-    profile.host.off_cpu.push((THREAD, span(200, 260)));
-    profile.host.off_cpu.push((THREAD, span(400, 450)));
+    off_cpu(&mut profile, 200, 260, OffCpuState::Unknown);
+    off_cpu(&mut profile, 400, 450, OffCpuState::Unknown);
     let expected = [
         ("cudaLaunchKernel", 20),
         ("cudaMalloc", 60),
         ("ioctl in cudaMalloc", 100),
         ("launched", 100),
-        ("off", 90),
+        ("off, Unknown", 90),
         ("read", 20),
         ("rest", 610),
     ];
     assert_eq!(divided(&profile), rows(&expected));
+}
+
+#[test]
+fn locks_libraries_and_callers_of_cuda_calls_are_told() {
+    let mut profile = profile();
+    call(&mut profile, 100, 300, "cudaMalloc");
+    call(&mut profile, 880, 900, "cudaLaunchKernel");
+    os_call(&mut profile, 120, 220, "ioctl");
+    os_call(&mut profile, 500, 700, "pthread_cond_timedwait");
+    off_cpu(&mut profile, 560, 640, OffCpuState::Ready);
+    off_cpu(&mut profile, 700, 720, OffCpuState::Waiting);
+    profile.host.lock_waits.push((THREAD, span(550, 650)));
+    let [caller, library] = ["resize", "cublasCreate_v2"].map(|text| profile.strings.intern(text));
+    profile.host.cuda_callers.push(CudaCaller {
+        thread: THREAD,
+        start: 100,
+        caller,
+    });
+    profile.host.library_calls.push(LibraryCall {
+        thread: THREAD,
+        span: span(90, 400),
+        name: library,
+    });
+    let expected = [
+        ("cublasCreate_v2", 110),
+        ("cudaLaunchKernel", 20),
+        ("cudaMalloc by resize", 100),
+        ("ioctl in cudaMalloc", 100),
+        ("launched", 100),
+        ("lock", 100),
+        ("off, Waiting", 20),
+        ("pthread_cond_timedwait", 100),
+        ("rest", 350),
+    ];
+    assert_eq!(divided(&profile), rows(&expected));
+}
+
+#[test]
+fn what_is_left_is_named_by_the_innermost_range() {
+    let mut profile = profile();
+    for (start, end, name) in [
+        (-100, 400, "compile"),
+        (100, 200, "{'mod': 'torch', 'op': 'mm'}"),
+        (300, 350, "nvrtc"),
+        (600, i64::MAX, "left open"),
+        (700, 800, ""),
+    ] {
+        range(&mut profile, RangeKind::PushPop, span(start, end), name);
+    }
+    range(&mut profile, RangeKind::Mark, span(450, 450), "mark");
+    os_call(&mut profile, 0, 50, "read");
+    let expected = [
+        ("launched", 100),
+        ("read", 50),
+        ("rest", 200),
+        ("rest in compile", 300),
+        ("rest in left open", 300),
+        ("rest in nvrtc", 50),
+    ];
+    assert_eq!(divided(&profile), rows(&expected));
+}
+
+#[test]
+fn a_call_in_several_pieces_counts_once() {
+    let mut profile = profile();
+    call(&mut profile, 100, 300, "cudaMalloc");
+    os_call(&mut profile, 150, 160, "ioctl");
+    os_call(&mut profile, 200, 210, "ioctl");
+    profile.host.lock_waits.push((THREAD, span(400, 500)));
+    os_call(&mut profile, 350, 600, "read");
+    let pause = Pause {
+        thread: THREAD,
+        span: span(0, 1000),
+        launched: 900,
+    };
+    let parts = divide(&profile, &[pause], &Classes::default()).remove(0);
+    let cuda = parts.sum(|part| matches!(part, HostPart::CudaCall { .. }));
+    assert_eq!((cuda.ns, cuda.count), (180, 1));
+    let is_read = |part: &HostPart| matches!(part, HostPart::OsCall { class, .. } if *class == OsCallClass::Read);
+    let read = parts.sum(is_read);
+    assert_eq!((read.ns, read.count, read.bytes), (150, 1, 10));
+}
+
+#[test]
+fn samples_of_python_stacks_name_the_function_of_the_program() {
+    let mut profile = profile();
+    let mut frames = Vec::new();
+    for (function, file, line, caller) in [
+        ("main", "/home/jo/app/train.py", 10, None),
+        ("load", "/home/jo/app/data.py", 3, Some(0)),
+        ("open", "/x/site-packages/PIL/Image.py", 99, Some(1)),
+        ("_run", "/usr/lib/python3.11/threading.py", 7, None),
+    ] {
+        let [function, file] = [function, file].map(|text| Some(profile.strings.intern(text)));
+        frames.push(StackFrame {
+            function,
+            file,
+            line,
+            caller,
+        });
+    }
+    // Every 50 ns. The sample after a pause stands for no more than 75 ns of it.
+    let times = (0..=7).map(|at| 50 * at).chain([700, 750]);
+    let sample = |(at, time): (usize, i64)| PythonSample {
+        thread: THREAD,
+        time,
+        frame: [2, 2, 0][at % 3],
+    };
+    profile.host.python = PythonSamples {
+        frames,
+        samples: times.enumerate().map(sample).collect(),
+        sample_ns: 50,
+    };
+    crate::correlate::host_samples::place_python_samples(&mut profile, &Classes::default());
+    assert!(profile.host.python.samples.is_empty());
+    let expected = [
+        ("launched", 100),
+        ("load (app/data.py:3)", 300),
+        ("main (app/train.py:10)", 175),
+        ("rest", 425),
+    ];
+    assert_eq!(divided(&profile), rows(&expected));
+    let class = |place: &str| {
+        let named = |sample: &&TimedSample| profile.text(sample.place) == place;
+        let sample = profile.host.timed.iter().find(named).unwrap();
+        sample
+            .class
+            .map(|class| Classes::built_in().name(class).to_owned())
+    };
+    assert_eq!(
+        class("load (app/data.py:3)").as_deref(),
+        Some("decoding or augmenting")
+    );
+    assert_eq!(class("main (app/train.py:10)"), None);
 }
 
 #[test]
@@ -274,22 +428,34 @@ fn the_host_of_cs336zx_computes_in_its_gaps() {
     assert_eq!(os_ms(&parts), 45);
 }
 
+/// These exports of Linux do not say why a thread left its CPU.
+fn is_off(part: &HostPart) -> bool {
+    *part == HostPart::OffCpu(OffCpuState::Unknown)
+}
+
 #[test]
 fn time_off_the_cpu_is_found_in_scheduling_events() {
     let Some(run) = run("fuser_h200.sqlite") else {
         return;
     };
-    let off = run.host.loads.sum(|part| *part == HostPart::OffCpu);
+    let off = run.host.loads.sum(is_off);
     assert_eq!((off.ns / 1_000_000, off.count), (551, 44));
     let Some(run) = self::run("cs336jsun.sqlite") else {
         return;
     };
     let parts = whole_capture(&run);
-    let off = parts.sum(|part| *part == HostPart::OffCpu);
+    let off = parts.sum(is_off);
     assert_eq!(
         (parts.gaps, parts.sampled(), off.ns / 1_000_000),
-        (272, 85, 26)
+        (272, 83, 26)
     );
+    // Of 9.87 ms, it takes the rest in CUDA calls, which are told apart.
+    let library = |part: &HostPart| match part {
+        HostPart::LibraryCall(name) => run.profile.text(*name) == "cublasCreate_v2",
+        _ => false,
+    };
+    let library = parts.sum(library).ns;
+    assert!((1_000_000..9_870_525).contains(&library), "{library}");
 }
 
 #[test]

@@ -213,7 +213,8 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         |g| {
             let recorded = g.table.costed.run.host.has_scheduling;
             let off = parts(g).filter(|_| recorded);
-            let off = off.map(|parts| parts.sum(|part| *part == HostPart::OffCpu).ns as f64);
+            let off =
+                off.map(|parts| parts.sum(|part| matches!(part, HostPart::OffCpu(_))).ns as f64);
             Answer::maybe(off, Answer::double)
         }
     ),

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CopyKind, MemoryKind, RangeKind, SyncKind};
+use crate::profile::{CopyKind, MemoryKind, OffCpuState, RangeKind, SyncKind};
 use crate::read::cupti;
 use crate::read::reader::ReadError;
 use crate::read::sqlite::{Cell, Db};
@@ -153,5 +153,45 @@ pub(super) fn sync_kinds(db: &Db) -> Result<Enumeration<SyncKind>, ReadError> {
             }
         },
         &cupti::SYNC_KINDS,
+    )
+}
+
+/// `SCHED_EVENTS.threadState`, of a thread that leaves a CPU. Exports of Linux do not say more than that a
+/// thread has ended.
+pub(super) fn thread_states(db: &Db) -> Result<Enumeration<OffCpuState>, ReadError> {
+    Enumeration::read(
+        db,
+        "ENUM_SAMPLING_THREAD_STATE",
+        |name| match name {
+            "Running" => Some(OffCpuState::Ready),
+            "Interruptible" | "Uninterruptible" | "Stopped" | "Waiting" => {
+                Some(OffCpuState::Waiting)
+            }
+            _ => None,
+        },
+        // Verified with exports from 2022 to 2026.
+        &[
+            (1, OffCpuState::Ready),
+            (2, OffCpuState::Waiting),
+            (3, OffCpuState::Waiting),
+            (4, OffCpuState::Waiting),
+            (7, OffCpuState::Waiting),
+        ],
+    )
+}
+
+/// `SCHED_EVENTS.threadBlock`: what the thread waits for. Without the table of its numbers, they are not used.
+pub(super) fn thread_blocks(db: &Db) -> Result<Enumeration<OffCpuState>, ReadError> {
+    Enumeration::read(
+        db,
+        "ENUM_SCHEDULING_THREAD_BLOCK",
+        |name| match name {
+            "Preempted" | "DeferredPreempt" | "QuantumEnd" | "ReadyToRun" => {
+                Some(OffCpuState::Ready)
+            }
+            "NonBlocked" | "Unknown" | "YieldExecution" => None,
+            _ => Some(OffCpuState::Waiting),
+        },
+        &[],
     )
 }

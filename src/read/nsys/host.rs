@@ -1,5 +1,5 @@
-//! What host threads did while a GPU had no work: calls of the operating system, samples of the CPU and
-//! scheduling.
+//! What host threads did while a GPU had no work: calls of the operating system and of cuDNN and cuBLAS, the
+//! functions behind CUDA calls, samples of the CPU and of Python, and scheduling.
 //!
 //! These tables can be far larger than all others together. Rows are filtered while they are read: only
 //! those of threads that use CUDA, in idle time of a GPU, are kept, and at most [`MOST_ROWS`] per table.
@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::STRINGS;
+use super::enums;
+use super::{DRIVER, RUNTIME, STRINGS};
 use crate::base::statistics::median;
 use crate::profile::{
-    CpuSample, HostActivity, OsCall, OsCallClass, Profile, SHORTEST_GAP_NS, Span, StrId, Strings,
-    ThreadId,
+    CpuSample, CudaCaller, HostActivity, OffCpu, OffCpuState, OsCall, OsCallClass, Profile,
+    SHORTEST_GAP_NS, Span, StrId, Strings, ThreadId,
 };
 use crate::read::builder::Builder;
 use crate::read::integer_rows::{columns, for_each_row};
@@ -21,8 +22,15 @@ use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::{Cells, Db, Sink};
 
+mod callchains;
+mod libraries;
+mod python;
+
+pub(super) use python::SAMPLER_DOMAIN;
+
 const OS_CALLS: &str = "OSRT_API";
 const OS_CALLCHAINS: &str = "OSRT_CALLCHAINS";
+const CUDA_CALLCHAINS: &str = "CUDA_CALLCHAINS";
 const FILE_ACCESSES: &str = "OSRT_FILE_ACCESS_EVENTS";
 const SAMPLES: &str = "COMPOSITE_EVENTS";
 const SAMPLE_CALLCHAINS: &str = "SAMPLING_CALLCHAINS";
@@ -41,15 +49,48 @@ const MOST_DISTANCES: usize = 1_000_000;
 /// running threads.
 const RUNNING: i64 = 1;
 
-/// Adds the host's activity to the profile. Kernels, copies and calls must have been read.
+/// Adds the host's activity to the profile. Kernels, copies, calls and ranges must have been read; the marks
+/// of samples of Python stacks are in these NVTX domains.
 pub(super) fn add(
     db: &Db,
+    sampler_domains: &[(i64, i64)],
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    let has = |table| db.has_rows(table);
-    let has_os_calls = has(OS_CALLS)?;
-    if !(has_os_calls || has(SAMPLES)? || has(SCHEDULING)?) {
+    let mut tables = Tables::default();
+    let has_os_calls = tables.has(
+        db,
+        OS_CALLS,
+        OsRows::NEEDED,
+        "calls of the operating system",
+    )?;
+    let has_accesses = tables.has(
+        db,
+        FILE_ACCESSES,
+        Accesses::NEEDED,
+        "sizes of file accesses",
+    )?;
+    let has_samples = tables.has(db, SAMPLES, &["id", "start", "globalTid"], "CPU samples")?;
+    let has_scheduling = tables.has(
+        db,
+        SCHEDULING,
+        &["start", "isSchedIn", "globalTid"],
+        "scheduling",
+    )?;
+    let has_cuda_chains = tables.has(
+        db,
+        CUDA_CALLCHAINS,
+        callchains::NEEDED,
+        "the functions behind CUDA calls",
+    )?;
+    let libraries = libraries::Sources::of(db, &mut tables, &builder.profile.strings)?;
+    let python = python::Source::of(db, sampler_domains, &mut tables)?;
+    tables.note(&mut builder.profile);
+    let has_calls = has_os_calls || has_accesses;
+    if !(has_calls || has_samples || has_scheduling || has_cuda_chains)
+        && libraries.is_empty()
+        && python.is_none()
+    {
         return Ok(());
     }
     let filter = Arc::new(Filter::of(builder));
@@ -60,16 +101,36 @@ pub(super) fn add(
         filter,
         complete_until: None,
     };
-    let calls = rows.os_calls(db, progress)?;
-    let callers = callers(db, &calls, progress)?;
-    let samples = rows.samples(db, progress)?;
-    let frames = leaves(db, &samples.rows, progress)?;
-    let off_cpu = rows.off_cpu(db, progress)?;
-    let has_scheduling = !off_cpu.is_empty();
+    let calls = match has_calls {
+        true => rows.os_calls(db, has_os_calls, has_accesses, progress)?,
+        false => Vec::new(),
+    };
+    let cuda_calls = match has_cuda_chains {
+        true => rows.cuda_calls(db, progress)?,
+        false => Vec::new(),
+    };
+    let chains = calls.iter().map(|row| row.callchain);
+    let callers = callchains::callers(db, OS_CALLCHAINS, chains, progress)?;
+    let chains = cuda_calls.iter().map(|row| row.callchain);
+    let cuda_callers = callchains::callers(db, CUDA_CALLCHAINS, chains, progress)?;
+    let samples = match has_samples {
+        true => rows.samples(db, progress)?,
+        false => Samples::default(),
+    };
+    let frames = callchains::leaves(db, SAMPLE_CALLCHAINS, &samples, progress)?;
+    let off_cpu = match has_scheduling {
+        true => rows.off_cpu(db, progress)?,
+        false => Vec::new(),
+    };
+    let library_calls = libraries.calls(db, &mut rows, &builder.profile, progress)?;
+    let python = python.samples(db, &mut rows, &mut builder.profile, progress)?;
 
     let ids: FxHashSet<i64> = (calls.iter().filter_map(|row| row.name))
-        .chain(callers.values().flatten().flat_map(|frame| frame.ids()))
+        .chain(callers.values().copied())
+        .chain(cuda_callers.values().copied())
         .chain(frames.values().flat_map(|frame| frame.ids()))
+        .chain(library_calls.ids())
+        .chain(python.ids())
         .collect();
     let table = StringTable::read(db, STRINGS, ids, progress)?;
     let profile = &mut builder.profile;
@@ -78,25 +139,69 @@ pub(super) fn add(
         strings: &mut profile.strings,
         known: FxHashMap::default(),
     };
-    let os_calls = calls
-        .iter()
-        .map(|row| names.os_call(row, &callers))
-        .collect();
+    let os_calls = calls.iter().map(|row| names.os_call(row, &callers));
+    let os_calls = os_calls.collect();
     let samples_of = |row: &SampleRow| names.sample(row, frames.get(&row.id));
+    let cpu_samples = samples.rows.iter().map(samples_of).collect();
+    let with_names = |row: &CudaRow| names.cuda_caller(row, &cuda_callers);
+    let cuda_callers = cuda_calls.iter().filter_map(with_names).collect();
     profile.host = HostActivity {
         os_calls,
-        samples: samples.rows.iter().map(samples_of).collect(),
+        samples: cpu_samples,
+        has_scheduling: !off_cpu.is_empty(),
         off_cpu,
+        cuda_callers,
+        library_calls: library_calls.named(&mut names),
+        lock_waits: libraries.lock_waits(&rows.filter, &profile.ranges),
+        python: python.named(&table, &mut profile.strings),
         sample_ns: samples.distance_ns,
-        has_os_calls,
-        has_scheduling,
+        has_os_calls: has_calls,
         complete_until: rows.complete_until,
         ..HostActivity::default()
     };
+    python::forget_marks(profile);
     if let Some(until) = rows.complete_until {
         note_incomplete(profile, until);
     }
     Ok(())
+}
+
+/// Which tables can be read, and what is left out of those that cannot.
+#[derive(Debug, Default)]
+struct Tables {
+    unreadable: Vec<String>,
+}
+
+impl Tables {
+    /// Whether a table has rows and these columns. `what` it tells is left out if it lacks one.
+    fn has(
+        &mut self,
+        db: &Db,
+        table: &str,
+        columns: &[&'static str],
+        what: &str,
+    ) -> Result<bool, ReadError> {
+        let Some(missing) = db.lacks(table, columns)? else {
+            return Ok(false);
+        };
+        if let Some(column) = missing.first() {
+            let name = column.replace('|', "` or `");
+            (self.unreadable).push(format!("{what} (`{table}` has no column `{name}`)"));
+        }
+        Ok(missing.is_empty())
+    }
+
+    fn note(self, profile: &mut Profile) {
+        if !self.unreadable.is_empty() {
+            profile.note(
+                "host_tables_unknown",
+                format!(
+                    "Left out, because their tables have another form than is known: {}.",
+                    self.unreadable.join(", ")
+                ),
+            );
+        }
+    }
 }
 
 fn note_incomplete(profile: &mut Profile, until: i64) {
@@ -114,6 +219,8 @@ fn note_incomplete(profile: &mut Profile, until: i64) {
 struct Filter {
     /// Threads that use CUDA, by `globalTid`.
     threads: FxHashMap<i64, ThreadId>,
+    /// The same by their numbers without process; `None` where several have one.
+    by_tid: FxHashMap<i64, Option<ThreadId>>,
     /// Time in which one of the GPUs had no work, in order.
     idle: Vec<Span>,
 }
@@ -127,11 +234,18 @@ impl Filter {
                 *uses = true;
             }
         }
-        let threads = builder.global_threads().into_iter();
+        let threads: FxHashMap<i64, ThreadId> = (builder.global_threads().into_iter())
+            .filter(|(_, thread)| uses_cuda.get(thread.idx()) == Some(&true))
+            .collect();
+        let mut by_tid = FxHashMap::default();
+        for (global, thread) in &threads {
+            (by_tid.entry(*global & super::THREAD_BITS))
+                .and_modify(|known| *known = None)
+                .or_insert(Some(*thread));
+        }
         Filter {
-            threads: (threads)
-                .filter(|(_, thread)| uses_cuda.get(thread.idx()) == Some(&true))
-                .collect(),
+            threads,
+            by_tid,
             idle: idle(profile),
         }
     }
@@ -141,10 +255,27 @@ impl Filter {
         (self.idle.get(from)).is_some_and(|idle| idle.start < span.end)
     }
 
+    fn is_idle_at(&self, time: i64) -> bool {
+        self.is_idle(Span {
+            start: time,
+            end: time.saturating_add(1),
+        })
+    }
+
     fn thread(&self, global: Option<i64>) -> Option<ThreadId> {
         self.threads.get(&global?).copied()
     }
+
+    /// The thread and the interval of a row that is kept. Marks of the profiler have no length.
+    fn interval(&self, global: Option<i64>, start: Option<i64>, end: Option<i64>) -> Kept {
+        let thread = self.thread(global)?;
+        let span = SkippedRows::default().span(start, end)?;
+        (span.ns() > 0 && self.is_idle(span)).then_some((thread, span))
+    }
 }
+
+/// The thread and the interval of a row, if it is kept.
+type Kept = Option<(ThreadId, Span)>;
 
 /// Time in which one of the GPUs had no work, from the first CUDA call on.
 fn idle(profile: &Profile) -> Vec<Span> {
@@ -201,13 +332,15 @@ impl Rows {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct OsRow {
     thread: ThreadId,
-    tid: i64,
     span: Span,
     name: Option<i64>,
-    bytes: u64,
+    /// What the call returned, or the bytes of a file access.
+    returned: i64,
+    /// Whether the row is a file access.
+    is_access: bool,
     callchain: i64,
 }
 
@@ -215,6 +348,10 @@ struct OsRow {
 struct OsRows {
     filter: Arc<Filter>,
     rows: Vec<OsRow>,
+}
+
+impl OsRows {
+    const NEEDED: &'static [&'static str] = &["start", "end", "globalTid", "nameId"];
 }
 
 impl Sink for OsRows {
@@ -228,91 +365,162 @@ impl Sink for OsRows {
     ];
 
     fn row(&mut self, cells: &Cells<'_, '_>) {
-        let global = cells.int(2);
-        let Some(thread) = self.filter.thread(global) else {
-            return;
-        };
-        let Some(span) = SkippedRows::default().span(cells.int(0), cells.int(1)) else {
-            return;
-        };
-        // Marks of the profiler have no length.
-        if span.ns() == 0 || !self.filter.is_idle(span) {
-            return;
-        }
+        let kept = (self.filter).interval(cells.int(2), cells.int(0), cells.int(1));
+        let Some((thread, span)) = kept else { return };
         self.rows.push(OsRow {
             thread,
-            tid: global.unwrap_or_default() & super::THREAD_BITS,
             span,
             name: cells.int(3),
-            bytes: cells
-                .int(4)
-                .and_then(|n| u64::try_from(n).ok())
-                .unwrap_or(0),
+            returned: cells.int(4).unwrap_or(0),
+            is_access: false,
             callchain: cells.int(5).unwrap_or(0),
         });
     }
 }
 
-impl Rows {
-    /// The calls of the operating system, those of one thread without overlap.
-    fn os_calls(&mut self, db: &Db, progress: &dyn Progress) -> Result<Vec<OsRow>, ReadError> {
-        let empty = OsRows {
-            filter: Arc::clone(&self.filter),
-            rows: Vec::new(),
+/// File accesses. They have the number of their thread, and the times of their call.
+#[derive(Clone)]
+struct Accesses {
+    filter: Arc<Filter>,
+    rows: Vec<OsRow>,
+}
+
+impl Accesses {
+    const NEEDED: &'static [&'static str] = &["threadId", "startedAt", "endedAt", "bytesProcessed"];
+}
+
+impl Sink for Accesses {
+    const COLUMNS: &'static [&'static str] = &[
+        "startedAt",
+        "endedAt",
+        "threadId",
+        "apiCallId",
+        "bytesProcessed",
+    ];
+
+    fn row(&mut self, cells: &Cells<'_, '_>) {
+        let tid = cells.int(2).map(|tid| tid & super::THREAD_BITS);
+        let thread = tid.and_then(|tid| self.filter.by_tid.get(&tid).copied()?);
+        let span = SkippedRows::default().span(cells.int(0), cells.int(1));
+        let Some((thread, span)) = thread.zip(span) else {
+            return;
         };
-        let mut rows: Vec<OsRow> = Vec::new();
-        db.stream(OS_CALLS, &empty, progress, |part| {
-            for row in part.rows.drain(..) {
-                if !self.is_full(rows.len(), row.span.start) {
-                    rows.push(row);
-                }
-            }
-        })?;
-        rows.sort_by_key(|row| (row.thread, row.span.start, std::cmp::Reverse(row.span.end)));
-        let mut last: Option<(ThreadId, i64)> = None;
-        rows.retain_mut(|row| {
-            // What a call does inside another one is part of the outer one.
-            let until = last
-                .filter(|(thread, _)| *thread == row.thread)
-                .map(|l| l.1);
-            if until.is_some_and(|until| row.span.end <= until) {
-                return false;
-            }
-            row.span.start = row.span.start.max(until.unwrap_or(i64::MIN));
-            last = Some((row.thread, row.span.end));
-            true
+        if span.ns() == 0 || !self.filter.is_idle(span) {
+            return;
+        }
+        self.rows.push(OsRow {
+            thread,
+            span,
+            name: cells.int(3),
+            returned: cells.int(4).unwrap_or(0),
+            is_access: true,
+            callchain: 0,
         });
-        self.read_sizes(db, &mut rows, progress)?;
-        Ok(rows)
+    }
+}
+
+/// A CUDA call with a callchain.
+#[derive(Debug, Clone, Copy)]
+struct CudaRow {
+    thread: ThreadId,
+    start: i64,
+    callchain: i64,
+}
+
+impl Rows {
+    /// The calls of the operating system, those of one thread without overlap. A file access that is not
+    /// among the calls is one too.
+    fn os_calls(
+        &mut self,
+        db: &Db,
+        has_calls: bool,
+        has_accesses: bool,
+        progress: &dyn Progress,
+    ) -> Result<Vec<OsRow>, ReadError> {
+        let mut rows: Vec<OsRow> = Vec::new();
+        if has_calls {
+            let empty = OsRows {
+                filter: Arc::clone(&self.filter),
+                rows: Vec::new(),
+            };
+            db.stream(OS_CALLS, &empty, progress, |part| {
+                for row in part.rows.drain(..) {
+                    if !self.is_full(rows.len(), row.span.start) {
+                        rows.push(row);
+                    }
+                }
+            })?;
+        }
+        if has_accesses {
+            let empty = Accesses {
+                filter: Arc::clone(&self.filter),
+                rows: Vec::new(),
+            };
+            let calls = rows.len();
+            db.stream(FILE_ACCESSES, &empty, progress, |part| {
+                for row in part.rows.drain(..) {
+                    if !self.is_full(rows.len() - calls, row.span.start) {
+                        rows.push(row);
+                    }
+                }
+            })?;
+        }
+        rows.sort_by_key(|row| {
+            let longest_first = std::cmp::Reverse(row.span.end);
+            (row.thread, row.span.start, longest_first, row.is_access)
+        });
+        Ok(without_inner(rows))
     }
 
-    /// Bytes of file accesses, which have the number of their thread and the start of their call.
-    fn read_sizes(
-        &self,
-        db: &Db,
-        rows: &mut [OsRow],
-        progress: &dyn Progress,
-    ) -> Result<(), ReadError> {
-        columns!(Accesses, ["threadId", "startedAt", "bytesProcessed"]);
-        if rows.is_empty() || !db.has_rows(FILE_ACCESSES)? {
-            return Ok(());
+    /// The CUDA calls with callchains.
+    fn cuda_calls(&mut self, db: &Db, progress: &dyn Progress) -> Result<Vec<CudaRow>, ReadError> {
+        columns!(Columns, ["globalTid", "start", "end", "callchainId"]);
+        let mut rows: Vec<CudaRow> = Vec::new();
+        let filter = Arc::clone(&self.filter);
+        for table in [RUNTIME, DRIVER] {
+            for_each_row(db, table, Columns, progress, |row| {
+                let [global, start, end, Some(callchain)] = row else {
+                    return;
+                };
+                if callchain != 0
+                    && let Some((thread, span)) = filter.interval(global, start, end)
+                    && !self.is_full(rows.len(), span.start)
+                {
+                    rows.push(CudaRow {
+                        thread,
+                        start: span.start,
+                        callchain,
+                    });
+                }
+            })?;
         }
-        let mut by_start: FxHashMap<(i64, i64), usize> = FxHashMap::default();
-        for (at, row) in rows.iter().enumerate() {
-            by_start.insert((row.tid, row.span.start), at);
-        }
-        for_each_row(db, FILE_ACCESSES, Accesses, progress, |row| {
-            let [Some(tid), Some(start), Some(bytes)] = row else {
-                return;
-            };
-            let call = by_start.get(&(tid & super::THREAD_BITS, start));
-            if let Some(row) = call.and_then(|at| rows.get_mut(*at))
-                && let Ok(bytes) = u64::try_from(bytes)
-            {
-                row.bytes = row.bytes.max(bytes);
-            }
-        })
+        rows.sort_by_key(|row| (row.thread, row.start));
+        Ok(rows)
     }
+}
+
+/// Rows of one thread without those inside of others: what a call does inside another one is part of the outer
+/// one. Of a call and its file access, one row remains, with the size of the access.
+fn without_inner(rows: Vec<OsRow>) -> Vec<OsRow> {
+    let mut kept: Vec<OsRow> = Vec::new();
+    for mut row in rows {
+        if let Some(last) = kept.last_mut().filter(|last| last.thread == row.thread) {
+            if row.is_access && row.span.start == last.span.start && row.span.end <= last.span.end {
+                let bytes = if last.is_access { last.returned } else { 0 };
+                (last.returned, last.is_access) = (bytes.max(row.returned), true);
+                continue;
+            }
+            if row.span.end <= last.span.end {
+                if row.span.start == last.span.start && last.callchain == 0 {
+                    last.callchain = row.callchain;
+                }
+                continue;
+            }
+            row.span.start = row.span.start.max(last.span.end);
+        }
+        kept.push(row);
+    }
+    kept
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -322,18 +530,40 @@ struct SampleRow {
     id: i64,
 }
 
+#[derive(Default)]
 struct Samples {
     rows: Vec<SampleRow>,
     /// Median distance between neighbours of one thread.
     distance_ns: i64,
 }
 
+/// Distances between the samples of each thread.
+#[derive(Default)]
+struct Distances {
+    last: FxHashMap<ThreadId, i64>,
+    all: Vec<i64>,
+}
+
+impl Distances {
+    fn add(&mut self, thread: ThreadId, time: i64) {
+        if let Some(before) = self.last.insert(thread, time)
+            && self.all.len() < MOST_DISTANCES
+            && time > before
+        {
+            self.all.push(time.saturating_sub(before));
+        }
+    }
+
+    fn median(&mut self) -> i64 {
+        median(&mut self.all).unwrap_or(0)
+    }
+}
+
 impl Rows {
     fn samples(&mut self, db: &Db, progress: &dyn Progress) -> Result<Samples, ReadError> {
         columns!(Columns, ["id", "start", "globalTid", "threadState"]);
         let mut rows: Vec<SampleRow> = Vec::new();
-        let mut distances: Vec<i64> = Vec::new();
-        let mut last: FxHashMap<ThreadId, i64> = FxHashMap::default();
+        let mut distances = Distances::default();
         let filter = Arc::clone(&self.filter);
         for_each_row(db, SAMPLES, Columns, progress, |row| {
             let [Some(id), Some(time), global, state] = row else {
@@ -345,46 +575,49 @@ impl Rows {
             if state.is_some_and(|state| state != RUNNING) {
                 return;
             }
-            if let Some(before) = last.insert(thread, time)
-                && distances.len() < MOST_DISTANCES
-                && time > before
-            {
-                distances.push(time.saturating_sub(before));
-            }
-            let end = time.saturating_add(1);
-            if filter.is_idle(Span { start: time, end }) && !self.is_full(rows.len(), time) {
+            distances.add(thread, time);
+            if filter.is_idle_at(time) && !self.is_full(rows.len(), time) {
                 rows.push(SampleRow { thread, time, id });
             }
         })?;
         rows.sort_by_key(|row| (row.thread, row.time));
-        let distance_ns = median(&mut distances).unwrap_or(0);
+        let distance_ns = distances.median();
         Ok(Samples { rows, distance_ns })
     }
 
     /// When threads were scheduled out and in again.
-    fn off_cpu(
-        &mut self,
-        db: &Db,
-        progress: &dyn Progress,
-    ) -> Result<Vec<(ThreadId, Span)>, ReadError> {
-        columns!(Columns, ["start", "isSchedIn", "globalTid"]);
+    fn off_cpu(&mut self, db: &Db, progress: &dyn Progress) -> Result<Vec<OffCpu>, ReadError> {
+        columns!(
+            Columns,
+            [
+                "start",
+                "isSchedIn",
+                "globalTid",
+                "threadState",
+                "threadBlock"
+            ]
+        );
+        let states = enums::thread_states(db)?;
+        let blocks = enums::thread_blocks(db)?;
         let filter = Arc::clone(&self.filter);
-        let mut events: Vec<(ThreadId, i64, bool)> = Vec::new();
+        let mut events: Vec<(ThreadId, i64, Option<OffCpuState>)> = Vec::new();
         for_each_row(db, SCHEDULING, Columns, progress, |row| {
-            let [Some(time), Some(on), global] = row else {
+            let [Some(time), Some(on), global, state, block] = row else {
                 return;
             };
             if let Some(thread) = filter.thread(global)
                 && !self.is_full(events.len(), time)
             {
-                events.push((thread, time, on != 0));
+                let known = blocks.of(block).or_else(|| states.of(state));
+                let out = known.unwrap_or(OffCpuState::Unknown);
+                events.push((thread, time, (on == 0).then_some(out)));
             }
         })?;
         // By time alone: an event that follows another at the same time stays behind it.
         events.sort_by_key(|(thread, time, _)| (*thread, *time));
         let mut off = Vec::new();
         for pair in events.windows(2) {
-            let [(thread, out, false), (same, back, true)] = pair else {
+            let [(thread, out, Some(state)), (same, back, None)] = pair else {
                 continue;
             };
             let span = Span {
@@ -392,109 +625,16 @@ impl Rows {
                 end: *back,
             };
             if thread == same && span.ns() > 0 && filter.is_idle(span) {
-                off.push((*thread, span));
+                off.push(OffCpu {
+                    thread: *thread,
+                    span,
+                    state: *state,
+                });
             }
         }
         Ok(off)
     }
 }
-
-/// A function of a callchain by the ids of its name and its library.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    depth: i64,
-    symbol: Option<i64>,
-    module: Option<i64>,
-}
-
-impl Frame {
-    fn ids(self) -> impl Iterator<Item = i64> {
-        [self.symbol, self.module].into_iter().flatten()
-    }
-}
-
-columns!(
-    FrameColumns,
-    ["id", "stackDepth", "symbol", "module", "unresolved"]
-);
-
-/// Frames of a callchain looked at from the inside, for one that tells more than the C library.
-const DEPTH: i64 = 24;
-
-/// The innermost frames of the callchains of calls, with resolved names, from the inside.
-fn callers(
-    db: &Db,
-    calls: &[OsRow],
-    progress: &dyn Progress,
-) -> Result<FxHashMap<i64, Vec<Frame>>, ReadError> {
-    let chains = calls.iter().map(|row| row.callchain).filter(|id| *id != 0);
-    let mut frames: FxHashMap<i64, Vec<Frame>> = chains.map(|id| (id, Vec::new())).collect();
-    if frames.is_empty() {
-        return Ok(frames);
-    }
-    for_each_row(db, OS_CALLCHAINS, FrameColumns, progress, |row| {
-        let [Some(id), Some(depth), symbol, module, unresolved] = row else {
-            return;
-        };
-        if !(0..DEPTH).contains(&depth) || unresolved.is_some_and(|is| is != 0) {
-            return;
-        }
-        if let Some(chain) = frames.get_mut(&id).filter(|c| c.len() < DEPTH as usize) {
-            chain.push(Frame {
-                depth,
-                symbol,
-                module,
-            });
-        }
-    })?;
-    for chain in frames.values_mut() {
-        chain.sort_by_key(|frame| frame.depth);
-    }
-    Ok(frames)
-}
-
-/// The function that ran in each sample, by the id of the sample.
-fn leaves(
-    db: &Db,
-    samples: &[SampleRow],
-    progress: &dyn Progress,
-) -> Result<FxHashMap<i64, Frame>, ReadError> {
-    let mut wanted: FxHashMap<i64, Frame> = FxHashMap::default();
-    if samples.is_empty() {
-        return Ok(wanted);
-    }
-    let ids: FxHashSet<i64> = samples.iter().map(|row| row.id).collect();
-    for_each_row(db, SAMPLE_CALLCHAINS, FrameColumns, progress, |row| {
-        let [Some(id), Some(depth), symbol, module, unresolved] = row else {
-            return;
-        };
-        if depth == 0 && ids.contains(&id) {
-            let frame = Frame {
-                depth,
-                symbol: symbol.filter(|_| unresolved.is_none_or(|is| is == 0)),
-                module,
-            };
-            wanted.insert(id, frame);
-        }
-    })?;
-    Ok(wanted)
-}
-
-/// Libraries whose functions only pass a call on, by how their file names begin.
-const PASSING_ON: &[&str] = &[
-    "libc.",
-    "libc-",
-    "libpthread",
-    "ld-",
-    "libdl",
-    "librt",
-    "libcuda.",
-    "libcudart",
-    "libnvidia",
-    "libToolsInjection",
-    "libosrt",
-    "[",
-];
 
 /// Names of frames, each looked up once.
 struct FrameNames<'a> {
@@ -504,32 +644,36 @@ struct FrameNames<'a> {
 }
 
 impl FrameNames<'_> {
-    fn os_call(&mut self, row: &OsRow, callers: &FxHashMap<i64, Vec<Frame>>) -> OsCall {
+    fn os_call(&mut self, row: &OsRow, callers: &FxHashMap<i64, i64>) -> OsCall {
         let name = row.name.and_then(|id| self.name(id));
-        let class = name.map_or(OsCallClass::Other, |id| {
-            OsCallClass::of(self.strings.get(id))
-        });
-        let chain = callers.get(&row.callchain).map_or(&[][..], Vec::as_slice);
-        let caller = chain.iter().find_map(|frame| {
-            let module = frame.module.and_then(|id| self.module(id))?;
-            let module = self.strings.get(module);
-            let passes_on = PASSING_ON.iter().any(|start| module.starts_with(start));
-            (!passes_on).then_some(frame.symbol).flatten()
-        });
+        let text = name.map_or("", |id| self.strings.get(id));
+        let class = OsCallClass::of(text);
+        let has_size = row.is_access || OsCallClass::returns_bytes(text);
         OsCall {
             thread: row.thread,
             span: row.span,
             name,
             class,
             bytes: match class {
-                OsCallClass::Read | OsCallClass::Write => row.bytes,
+                OsCallClass::Read | OsCallClass::Write if has_size => {
+                    u64::try_from(row.returned).unwrap_or(0)
+                }
                 _ => 0,
             },
-            caller: caller.and_then(|id| self.name(id)),
+            caller: callers.get(&row.callchain).and_then(|id| self.name(*id)),
         }
     }
 
-    fn sample(&mut self, row: &SampleRow, frame: Option<&Frame>) -> CpuSample {
+    fn cuda_caller(&mut self, row: &CudaRow, callers: &FxHashMap<i64, i64>) -> Option<CudaCaller> {
+        let caller = callers.get(&row.callchain)?;
+        Some(CudaCaller {
+            thread: row.thread,
+            start: row.start,
+            caller: self.name(*caller)?,
+        })
+    }
+
+    fn sample(&mut self, row: &SampleRow, frame: Option<&callchains::Leaf>) -> CpuSample {
         CpuSample {
             thread: row.thread,
             time: row.time,
@@ -543,8 +687,7 @@ impl FrameNames<'_> {
         let (table, strings) = (self.table, &mut *self.strings);
         *self.known.entry(id).or_insert_with(|| {
             let text = table.get(id)?.trim();
-            let is_name = !text.is_empty() && !text.starts_with("0x") && !text.starts_with('[');
-            is_name.then(|| strings.intern(text))
+            callchains::is_name(text.as_bytes()).then(|| strings.intern(text))
         })
     }
 
@@ -552,8 +695,7 @@ impl FrameNames<'_> {
     fn module(&mut self, id: i64) -> Option<StrId> {
         let text = self.table.get(id)?;
         let file = text.rsplit(['/', '\\']).next().unwrap_or(text).trim();
-        let is_name = !file.is_empty() && !file.starts_with('[') && !file.starts_with("0x");
-        is_name.then(|| self.strings.intern(file))
+        callchains::is_name(file.as_bytes()).then(|| self.strings.intern(file))
     }
 }
 

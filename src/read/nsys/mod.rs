@@ -138,13 +138,14 @@ fn read(
     builder.profile.calls = calls;
     let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
     let payloads = ranges.payloads;
+    let sampler_domains = ranges.domains_named(host::SAMPLER_DOMAIN, &strings);
     ranges.name(&strings, pruning, &mut builder);
 
     let messages = match payloads {
         true => nccl::Messages::read(&db, &pids, &mut builder, progress)?,
         false => nccl::Messages::default(),
     };
-    host::add(&db, &mut builder, progress)?;
+    host::add(&db, &sampler_domains, &mut builder, progress)?;
     builder.profile.unix_zero_ns = session_start(&db, progress)?;
     builder.profile.switches = switches(&db)?;
     gpus.add_idle(&mut builder);

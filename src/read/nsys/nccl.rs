@@ -16,7 +16,7 @@ use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::{Cells, Db, Sink};
 
 /// Bytes before the fields of a payload: domain, schema, and sizes.
-const HEADER: usize = 32;
+pub(super) const HEADER: usize = 32;
 /// Where the header has the number of the schema.
 const SCHEMA: usize = 8;
 
@@ -132,7 +132,7 @@ impl Schemas {
 }
 
 /// The bytes of a payload, which some exports write as hexadecimal digits.
-fn bytes_of(cell: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+pub(super) fn bytes_of(cell: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let pairs = cell.chunks(2).map(|pair| match pair {
         [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),

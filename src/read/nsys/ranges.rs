@@ -344,6 +344,16 @@ impl Ranges {
         self.ids.values().iter().copied().chain(domains)
     }
 
+    /// The domains of this name, as process and id.
+    pub(super) fn domains_named(&self, name: &str, strings: &StringTable) -> Vec<(i64, i64)> {
+        let has_name = |domain: &DomainName| match domain {
+            DomainName::Id(id) => strings.get(*id) == Some(name),
+            DomainName::Text(text) => text == name,
+        };
+        let named = self.named.iter().filter(|(_, _, domain)| has_name(domain));
+        named.map(|(process, id, _)| (*process, *id)).collect()
+    }
+
     /// Sets the texts and domains of the ranges.
     pub(super) fn name(
         mut self,

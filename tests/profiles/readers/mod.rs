@@ -12,6 +12,7 @@ use rusqlite::Connection;
 
 mod functions_trace;
 mod graph_nodes;
+mod host;
 mod nccl;
 mod read_only;
 mod real;
