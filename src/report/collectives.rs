@@ -315,7 +315,7 @@ fn note(report: &Report, with_bus: bool) -> String {
             .and_then(|gpu| gpu.nvlink_bytes_per_s);
         if let Some(both) = nvlink {
             text.push_str(&format!(
-                ", and is limited by the links: NVLink of this GPU has {} per direction, a network less",
+                ", and is limited by the links: those between GPUs in a node have {} per direction, a network less",
                 rate(both / 2.0)
             ));
         }
