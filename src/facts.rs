@@ -230,7 +230,8 @@ pub struct AffectedTime {
     pub uncounted: bool,
     /// Idle time it covers, ns.
     pub idle_ns: f64,
-    /// Idle time in which the GPU waited for the launches of the kernels it covers, ns.
+    /// Idle time in which the GPU waited for late launches: of the kernels it covers, or all of it for a gap of
+    /// that cause, ns.
     pub launch_ns: f64,
     /// Exposed copy time it covers, ns.
     pub copy_ns: f64,
@@ -302,6 +303,8 @@ pub struct Totals {
     pub step_weight: Option<f64>,
     /// Idle time that recording overhead cannot explain, in ns.
     pub reliable_idle_ns: f64,
+    /// The part of it in which the GPU waited for launches that came late.
+    pub late_launch_ns: f64,
     /// Worker processes of a data loader set the pace: the host waits for them however fast the rest is, so
     /// that nothing else surely shortens a step.
     pub paced_by_workers: bool,

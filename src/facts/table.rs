@@ -30,7 +30,7 @@ use super::{
 };
 use super::{growing_cats, step_weight};
 use crate::base::DType;
-use crate::correlate::{GapCause, Run, SiteId};
+use crate::correlate::{Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::{CopyKind, KernelId};
@@ -386,8 +386,10 @@ impl<'a> FactTable<'a> {
             }
             Member::Gap(i) => {
                 let group = self.gaps.get(i as usize)?;
+                let late = group.cause == GapCause::HostLate;
                 AffectedTime {
                     idle_ns: group.time_ns,
+                    launch_ns: if late { group.time_ns } else { 0.0 },
                     calls: group.count,
                     time_ns: group.time_ns,
                     place: format!("GPU {} idle", group.ordinal),
@@ -639,6 +641,7 @@ fn totals(run: &Run, workers_ns: f64) -> Totals {
         window_ns: window,
         idle_ns: window - busy,
         reliable_idle_ns: reliable_idle,
+        late_launch_ns: late_gaps(run).map(|gap| gap.reliable_ns as f64).sum(),
         paced_by_workers: workers_ns > PACED * window,
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
@@ -646,12 +649,17 @@ fn totals(run: &Run, workers_ns: f64) -> Totals {
     }
 }
 
+/// Gaps in which the GPU waited for a launch that came late.
+fn late_gaps(run: &Run) -> impl Iterator<Item = &Gap> {
+    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
+    gaps.filter(|gap| gap.cause == GapCause::HostLate)
+}
+
 /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns. One call launches a
 /// whole CUDA graph, however few kernels are in it.
 fn launch_ns(run: &Run) -> Vec<f64> {
     let mut times = vec![0.0; run.sites.len()];
-    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    for gap in gaps.filter(|gap| gap.cause == GapCause::HostLate) {
+    for gap in late_gaps(run) {
         let captured = |id: KernelId| {
             let kernel = run.profile.kernels.get(id.idx());
             kernel.is_some_and(|kernel| kernel.captured.is_some())

@@ -75,6 +75,9 @@ pub(super) struct Claims<'a> {
     members: BTreeMap<Member, f64>,
     gpu: f64,
     idle: f64,
+    /// Of the idle time before late launches: by shorter gaps, and by launches that go away.
+    late_gaps: f64,
+    fewer_launches: f64,
     copy: f64,
 }
 
@@ -100,6 +103,8 @@ impl<'a> Claims<'a> {
             members: BTreeMap::new(),
             gpu: 0.0,
             idle: 0.0,
+            late_gaps: 0.0,
+            fewer_launches: 0.0,
             copy: 0.0,
         }
     }
@@ -227,9 +232,24 @@ impl<'a> Claims<'a> {
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
                 let left = self.totals.reliable_idle_ns - self.idle;
+                let late = Some(self.totals.late_launch_ns)
+                    .filter(|all| matched.affected.launch_ns > 0.0 && *all > 0.0);
+                let of_gaps = matches!(matched.member, Member::Gap(_));
+                // Faster launches shorten the gaps that fewer launches remove, and the other way round.
+                let (wanted, left) = match late {
+                    Some(all) if of_gaps => (wanted, left.min(all - self.fewer_launches)),
+                    Some(all) => (wanted * (1.0 - self.late_gaps / all).max(0.0), left),
+                    None => (wanted, left),
+                };
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;
+                if late.is_some() {
+                    *(match of_gaps {
+                        true => &mut self.late_gaps,
+                        false => &mut self.fewer_launches,
+                    }) += taken;
+                }
                 Taken::of(taken, Some(StepWeight::exactly(1.0)))
             }
             SavingKind::Copy => {

@@ -65,6 +65,10 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     {
         let then = match report.job {
             Some(_) => "record steps that compute, too (docs/capture.md).",
+            // One process drives all of them, so there are no other files.
+            None if report.summary.devices > 1 => {
+                "record steps that compute, too (docs/capture.md)."
+            }
             None => "analyze the files of all ranks together to tell transfer from waiting.",
         };
         return format!("Nearly all GPU work is communication: {then}");
@@ -261,9 +265,9 @@ pub(super) fn saving(finding: &FindingReport, basis: &Basis) -> String {
         return String::new();
     };
     let Some(saving) = amount(finding, basis) else {
-        return match s.counted_high_ns > 0.0 {
-            true => String::new(),
-            false => "Its saving is counted in other findings.".to_owned(),
+        return match s.counted_high_ns <= 0.0 && s.high_ns > 0.0 {
+            true => "Its saving is counted in other findings.".to_owned(),
+            false => String::new(),
         };
     };
     let whole = match (saving.whole, basis.per) {

@@ -247,6 +247,36 @@ fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
 }
 
 #[test]
+fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
+    let faster =
+        rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns * 0.9'");
+    let fewer = rule("saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'");
+    let rules = load(&[("host/faster", faster.as_str()), ("host/fewer", &fewer)]).unwrap();
+    let mut run = Fake::default();
+    run.totals.step_weight = Some(0.2);
+    run.totals.reliable_idle_ns = 8e5;
+    run.totals.late_launch_ns = 4e5;
+    run.site(0, "a", 1e5, 0.0, &gemm());
+    run.members[0].2.launch_ns = 2e5;
+    run.gap(0, 4e5, "host_late");
+    run.members[1].2.launch_ns = 4e5;
+    let saved = |run: &Fake, rule: &str| {
+        let verdict = run.judge(&rules);
+        let mut all = verdict.findings.iter().chain(&verdict.minor);
+        let finding = all.find(|f| f.rule.as_str() == rule).unwrap();
+        finding.saving.unwrap().claimed_ns
+    };
+    // A tenth of each gap is left, and with the launches goes half of that of the site.
+    assert_eq!(saved(&run, "host/faster"), 3.6e5);
+    assert!((saved(&run, "host/fewer") - 1e4).abs() < 1e-6);
+    // Other idle time is not theirs to save, even if the launches that go away are worth more.
+    run.members[0].2.launch_ns = 4e5;
+    run.members[1].1.0.insert("gap.time_ns".into(), d(1.1e5));
+    assert_eq!(saved(&run, "host/fewer"), 2e5);
+    assert!(saved(&run, "host/faster") <= 2e5);
+}
+
+#[test]
 fn largest_savings_come_first_and_minor_findings_last() {
     let kernel = rule("saving_ns = 'site.time_ns'");
     let unknown = rule("severity = \"error\"\nwhen = 'site.time_ns > 0.0'");

@@ -133,6 +133,7 @@ impl Default for Fake {
                 devices: 1,
                 step_weight: Some(1.0),
                 reliable_idle_ns: 1e6,
+                late_launch_ns: 1e6,
                 paced_by_workers: false,
             },
         }
