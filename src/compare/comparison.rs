@@ -85,14 +85,15 @@ pub(super) fn compare(ranks: &mut [Rank], comparable: bool, job: &mut Job) -> Tr
         waiting(ranks, &matched, job);
     }
     // A rank that is not here may join later than all of these.
-    let transfers = match job.world_size.unwrap_or(0) > ranks.len() as u64 {
-        true => Transfers::default(),
-        false => matched.transfers,
+    let complete = job.world_size.unwrap_or(0) <= ranks.len() as u64;
+    let transfers = match complete {
+        true => matched.transfers,
+        false => Transfers::default(),
     };
     if job.straggler.is_some() {
         return transfers;
     }
-    if let Some(sentence) = computing(ranks) {
+    if let Some(sentence) = computing(ranks).filter(|_| complete) {
         job.comparison.push(sentence);
     } else if steps.is_none() && matched.waits.of == 0 {
         job.comparison.push(

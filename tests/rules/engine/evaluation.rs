@@ -6,7 +6,7 @@ use pyprof_advise::judge::{
     Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
 };
 
-use super::fake_table::{FACTS, Fake, i, ints, load, rule, s};
+use super::fake_table::{FACTS, Fake, d, i, ints, load, rule, s};
 
 fn gemm() -> Vec<(&'static str, Value)> {
     vec![("site.family", s("gemm"))]
