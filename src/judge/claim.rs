@@ -153,6 +153,22 @@ impl<'a> Claims<'a> {
         saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step.high);
     }
 
+    /// Takes from a finding that makes launches faster what others save of the same gaps with fewer launches;
+    /// all findings must have claimed.
+    pub(super) fn leave_to_fewer_launches(&self, draft: &FindingDraft, saving: &mut Saving) {
+        let twice = self.late_gaps + self.fewer_launches - self.totals.late_launch_ns;
+        let late = |m: &Match| matches!(m.member, Member::Gap(_)) && m.affected.launch_ns > 0.0;
+        if twice <= 0.0 || !draft.matches.iter().any(late) {
+            return;
+        }
+        let rest = (1.0 - twice / self.late_gaps).max(0.0);
+        saving.claimed_ns *= rest;
+        saving.claimed_low_ns *= rest;
+        saving.overlap_ns = saving.high_ns - saving.claimed_ns;
+        saving.step_ns = saving.step_ns.map(|ns| ns * rest);
+        saving.step_low_ns = saving.step_low_ns.map(|ns| ns * rest);
+    }
+
     /// Marks the work that a finding covers as removed or replaced: nothing more can be saved on it.
     pub(super) fn replace(&mut self, draft: &FindingDraft) {
         for affected in draft.matches.iter().flat_map(Match::all_sites) {
@@ -232,22 +248,13 @@ impl<'a> Claims<'a> {
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
                 let left = self.totals.reliable_idle_ns - self.idle;
-                let late = Some(self.totals.late_launch_ns)
-                    .filter(|all| matched.affected.launch_ns > 0.0 && *all > 0.0);
-                let of_gaps = matches!(matched.member, Member::Gap(_));
-                // Faster launches shorten the gaps that fewer launches remove, and the other way round.
-                let (wanted, left) = match late {
-                    Some(all) if of_gaps => (wanted, left.min(all - self.fewer_launches)),
-                    Some(all) => (wanted * (1.0 - self.late_gaps / all).max(0.0), left),
-                    None => (wanted, left),
-                };
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;
-                if late.is_some() {
-                    *(match of_gaps {
-                        true => &mut self.late_gaps,
-                        false => &mut self.fewer_launches,
+                if matched.affected.launch_ns > 0.0 {
+                    *(match matched.member {
+                        Member::Gap(_) => &mut self.late_gaps,
+                        _ => &mut self.fewer_launches,
                     }) += taken;
                 }
                 Taken::of(taken, Some(StepWeight::exactly(1.0)))

@@ -252,6 +252,11 @@ impl Resolver<'_> {
                 claims.claim_unsure(draft, *replaces, saving);
             }
         }
+        for (draft, _, finding) in &mut findings {
+            if let Some(saving) = &mut finding.saving {
+                claims.leave_to_fewer_launches(draft, saving);
+            }
+        }
         findings.into_iter().map(|(.., finding)| finding).collect()
     }
 

@@ -266,14 +266,13 @@ fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
         let finding = all.find(|f| f.rule.as_str() == rule).unwrap();
         finding.saving.unwrap().claimed_ns
     };
-    // A tenth of each gap is left, and with the launches goes half of that of the site.
-    assert_eq!(saved(&run, "host/faster"), 3.6e5);
-    assert!((saved(&run, "host/fewer") - 1e4).abs() < 1e-6);
-    // Other idle time is not theirs to save, even if the launches that go away are worth more.
-    run.members[0].2.launch_ns = 4e5;
-    run.members[1].1.0.insert("gap.time_ns".into(), d(1.1e5));
-    assert_eq!(saved(&run, "host/fewer"), 2e5);
-    assert!(saved(&run, "host/faster") <= 2e5);
+    // Together they take what the gaps have.
+    assert_eq!(saved(&run, "host/fewer"), 1e5);
+    assert_eq!(saved(&run, "host/faster"), 3e5);
+    // Where there is enough for both, both keep theirs.
+    run.members[1].1.0.insert("gap.time_ns".into(), d(2e5));
+    assert_eq!(saved(&run, "host/fewer"), 1e5);
+    assert_eq!(saved(&run, "host/faster"), 1.8e5);
 }
 
 #[test]
