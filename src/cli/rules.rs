@@ -30,7 +30,7 @@ pub(super) enum RulesCommand {
         #[command(flatten)]
         rules: RuleArgs,
     },
-    /// List every fact that conditions and sentences can use
+    /// List every fact that conditions and templates can use
     #[command(after_help = examples::RULES_FACTS)]
     Facts {
         /// Only facts whose name contains this, e.g. `site.` or `share`

@@ -202,7 +202,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "run_busy_ns",
         ColumnValue::Int(|r| Some(r.report.summary.busy_ns)),
-        "the part of it during which some work ran, summed over GPUs",
+        "the part of the window during which some work ran, summed over GPUs",
     ),
     column(
         "run_kernel_time_ns",
@@ -287,7 +287,7 @@ pub const COLUMNS: &[ExportColumn] = &[
     column(
         "exposed_ns",
         ColumnValue::Int(|r| Some(r.site.exposed_ns)),
-        "the part of it during which nothing else ran on the GPU",
+        "the part of `time_ns` during which nothing else ran on the GPU",
     ),
     column(
         "share",

@@ -224,7 +224,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         API,
-        "Analysed calls that give device memory back to the driver and wait for the GPU: `cudaFree`, `hipFree`",
+        "Analyzed calls that give device memory back to the driver and wait for the GPU: `cudaFree`, `hipFree`",
         |t| Answer::maybe(t.host.frees, Answer::int)
     ),
     fact!(

@@ -258,7 +258,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         API,
-        "Analysed calls in which one host thread waits for the GPU: the launching thread that spends most time in them",
+        "Analyzed calls in which one host thread waits for the GPU: the launching thread that spends most time in them",
         |t| Answer::maybe(t.waits.as_ref().map(|w| w.calls), Answer::int)
     ),
     fact!(

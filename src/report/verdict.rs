@@ -356,10 +356,10 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
         figures.push(match s.reliable_idle_ns {
             0 => "idle time is unreliable".to_owned(),
             reliable => format!(
-                "{} of {} of idle time{per}{} is reliable",
-                ns(reliable as f64 / basis.divisor),
+                "idle {}{per}{}, {} of it reliable",
                 ns(idle as f64 / basis.divisor),
-                basis.per
+                basis.per,
+                ns(reliable as f64 / basis.divisor)
             ),
         });
     }

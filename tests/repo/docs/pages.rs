@@ -103,7 +103,7 @@ fn section(page: &mut String, rule: &Rule) {
 pub(crate) fn facts() -> String {
     let mut page = head(
         "Facts, functions and filters",
-        "Everything that conditions and sentences of rules can use. `pyprof-advise rules facts PART` prints \
+        "Everything that conditions and templates of rules can use. `pyprof-advise rules facts PART` prints \
          the facts with `PART` in their names.\n\nIf a fact has a list of families, rules that need it are \
          silent for all other families. If a fact applies but the profile lacks it, the rule is *skipped*, \
          and the report says how to record it: see the column *Needs*. Times are in nanoseconds, shares go \
@@ -165,7 +165,7 @@ fn fact_row(fact: &Fact) -> Vec<String> {
 fn found(page: &mut String) {
     page.push_str(
         "## found\n\nWhat a finding knows of all its members together. For `require`, `error_when` and \
-         the sentences: while `when` picks members, nothing is found yet.\n\n",
+         the templates: while `when` picks members, nothing is found yet.\n\n",
     );
     let rows = FOUND.iter().map(|(name, ty, doc)| {
         let ty = ty.phrase();
@@ -190,7 +190,7 @@ fn functions(page: &mut String) {
 
 fn filters(page: &mut String) {
     page.push_str(
-        "\n## Filters of sentences\n\n`message`, `why` and `fix` are \
+        "\n## Filters of templates\n\n`message`, `why` and `fix` are \
          [minijinja](https://docs.rs/minijinja) templates with these filters, and of its own `default`, \
          `join`, `length`, `round` and the test `is defined`. Words that come from the profile are \
          escaped.\n\n",
