@@ -96,9 +96,8 @@ impl Basis {
             "" => format!(
                 "Times are of the whole analyzed window{gpus}; shares of GPU time are of its {busy} of busy time."
             ),
-            _ if s.steps == 1 => format!(
-                "Times and counts are of the one step{gpus}; shares of GPU time are of the {busy} that the GPU is \
-                 busy."
+            per if s.steps == 1 => format!(
+                "Times and counts are {per}, of one step; shares of GPU time are of the {busy} that the GPU is busy."
             ),
             per => format!(
                 "Times and counts are {per}, averaged over {}; shares of GPU time are of the {busy} that the \
