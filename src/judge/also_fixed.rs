@@ -74,13 +74,14 @@ fn add(better: &mut Finding, part: Finding) {
     better.backward.extend(part.backward);
     better.backward.sort_unstable();
     better.backward.dedup();
-    if part.removes_launches {
-        return;
-    }
     if let (Some(saving), Some(more)) = (&mut better.saving, part.saving)
         && saving.kind == more.kind
     {
         add_saving(saving, more);
+        // Its work is not idle time.
+        if part.removes_launches {
+            return;
+        }
         better.time_ns += part.time_ns;
         better.share = (better.share + part.share).min(1.0);
         better.calls = better.calls.saturating_add(part.calls);
