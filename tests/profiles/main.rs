@@ -20,11 +20,8 @@ mod pairs;
 mod readers;
 mod reviewed_findings;
 mod scrub;
-<<<<<<< HEAD
-mod serving;
-=======
 mod scrub_host;
->>>>>>> 2524c89 (Find CPU faults of loaders, run under Scalene, scrub host profiles)
+mod serving;
 mod synthetic_profiles;
 mod tracelens;
 mod whole_program;
