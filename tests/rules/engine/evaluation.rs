@@ -6,7 +6,7 @@ use pyprof_advise::judge::{
     Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
 };
 
-use super::fake_table::{FACTS, Fake, d, i, ints, load, rule, s};
+use super::fake_table::{FACTS, Fake, i, ints, load, rule, s};
 
 fn gemm() -> Vec<(&'static str, Value)> {
     vec![("site.family", s("gemm"))]
@@ -244,35 +244,6 @@ fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
     assert_eq!(counted, 1.5e5);
     run.totals.step_weight = None;
     assert_eq!(saving(&run).0, SavingKind::Gpu);
-}
-
-#[test]
-fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
-    let faster =
-        rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns * 0.9'");
-    let fewer = rule("saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'");
-    let rules = load(&[("host/faster", faster.as_str()), ("host/fewer", &fewer)]).unwrap();
-    let mut run = Fake::default();
-    run.totals.step_weight = Some(0.2);
-    run.totals.reliable_idle_ns = 8e5;
-    run.totals.late_launch_ns = 4e5;
-    run.site(0, "a", 1e5, 0.0, &gemm());
-    run.members[0].2.launch_ns = 2e5;
-    run.gap(0, 4e5, "host_late");
-    run.members[1].2.launch_ns = 4e5;
-    let saved = |run: &Fake, rule: &str| {
-        let verdict = run.judge(&rules);
-        let mut all = verdict.findings.iter().chain(&verdict.minor);
-        let finding = all.find(|f| f.rule.as_str() == rule).unwrap();
-        finding.saving.unwrap().claimed_ns
-    };
-    // Together they take what the gaps have.
-    assert_eq!(saved(&run, "host/fewer"), 1e5);
-    assert_eq!(saved(&run, "host/faster"), 3e5);
-    // Where there is enough for both, both keep theirs.
-    run.members[1].1.0.insert("gap.time_ns".into(), d(2e5));
-    assert_eq!(saved(&run, "host/fewer"), 1e5);
-    assert_eq!(saved(&run, "host/faster"), 1.8e5);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use pyprof_advise::facts::StepWeight;
 
-use super::fake_table::{Fake, load, rule, s};
+use super::fake_table::{Fake, d, load, rule, s};
 
 #[test]
 fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
@@ -47,4 +47,33 @@ fn kernel_time_counts_where_another_finding_brings_launches_in_time() {
     // The GPU works 1 ms and idles 1 ms: without most of that, it is what limits a step.
     assert!(numbered("900000.0"));
     assert!(!numbered("200000.0"));
+}
+
+#[test]
+fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
+    let faster =
+        rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns * 0.9'");
+    let fewer = rule("saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'");
+    let rules = load(&[("host/faster", faster.as_str()), ("host/fewer", &fewer)]).unwrap();
+    let mut run = Fake::default();
+    run.totals.step_weight = Some(0.2);
+    run.totals.reliable_idle_ns = 8e5;
+    run.totals.late_launch_ns = 4e5;
+    run.site(0, "a", 1e5, 0.0, &[("site.family", s("gemm"))]);
+    run.members[0].2.launch_ns = 2e5;
+    run.gap(0, 4e5, "host_late");
+    run.members[1].2.launch_ns = 4e5;
+    let saved = |run: &Fake, rule: &str| {
+        let verdict = run.judge(&rules);
+        let mut all = verdict.findings.iter().chain(&verdict.minor);
+        let finding = all.find(|f| f.rule.as_str() == rule).unwrap();
+        finding.saving.unwrap().claimed_ns
+    };
+    // Together they take what the gaps have.
+    assert_eq!(saved(&run, "host/fewer"), 1e5);
+    assert_eq!(saved(&run, "host/faster"), 3e5);
+    // Where there is enough for both, both keep theirs.
+    run.members[1].1.0.insert("gap.time_ns".into(), d(2e5));
+    assert_eq!(saved(&run, "host/fewer"), 1e5);
+    assert_eq!(saved(&run, "host/faster"), 1.8e5);
 }
