@@ -152,11 +152,11 @@ fn findings_that_were_measured_are_marked_in_every_report() {
     let (code, out, err) = tried(&python, &options, "plain.py");
     assert_eq!(code, Some(0), "{err}");
     has(&out, &["`fused-optimizer`"]);
+    let tags = regex::Regex::new("<[^>]*>").unwrap();
     for format in ["markdown", "html", "text"] {
         let said = sandbox.fine(&format!("show measured.json --format {format}"));
         let said = said.replace(['*', '`'], "");
-        let said: String = regex::Regex::new("<[^>]*>")
-            .unwrap()
+        let said: String = tags
             .replace_all(&said, "")
             .split_whitespace()
             .collect::<Vec<_>>()
