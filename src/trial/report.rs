@@ -619,7 +619,7 @@ mod tests {
             "for block in model.h:\n    block.compile()",
             "```\u{1b}[2J",
         ])]);
-        assert_eq!(own, "for block in model.h:\n    block.compile()\n``[2J");
+        assert_eq!(own, "for block in model.h:\n    block.compile()\n``␛[2J");
     }
 
     #[test]
