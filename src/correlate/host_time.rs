@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
 use super::model::{Gap, GapCause, Timeline};
+use super::pruning::OPERATORS;
 use super::python_frame::PythonFrame;
 use super::range_syntax::is_library_domain;
 use crate::host::Classes;
@@ -546,11 +547,13 @@ fn nvtx_ranges(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
         let (Some(spans), Some(thread)) = (examined.get(at), threads.get_mut(at)) else {
             continue;
         };
-        if range.kind != RangeKind::PushPop || !touches(spans, range.span) {
+        let text = profile.text(range.text);
+        // Readers leave out most operators of PyTorch.
+        let is_left_out = text.starts_with(OPERATORS);
+        if range.kind != RangeKind::PushPop || is_left_out || !touches(spans, range.span) {
             continue;
         }
         thread.advance(range.span.start, spans);
-        let text = profile.text(range.text);
         let is_name = !text.is_empty() && !text.starts_with('{');
         let outer = thread.open.last().and_then(|open| open.function);
         let is_named = is_name

@@ -25,7 +25,7 @@ use crate::read::{DeferredRanges, Part, PartPruner, PartRange, PartText, Pruning
 
 /// The namespace of PyTorch's own operators: no such name is a step, a layer, a user's range or a
 /// backward node.
-const OPERATORS: &str = "aten::";
+pub(super) const OPERATORS: &str = "aten::";
 
 /// A range this long is kept: it covers half of a pause in which the host may have been busy with
 /// something other than launching.

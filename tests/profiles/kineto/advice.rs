@@ -772,7 +772,7 @@ fn the_first_operator_on_float64_is_named() {
         "precision/fp64-leak",
         &[],
     );
-    let first = "The first operator of the capture that works on float64 is `aten::mul`";
+    let first = "The first kernel on float64 is that of `aten::mul`";
     assert!(found.message.contains(first), "{}", found.message);
 }
 
