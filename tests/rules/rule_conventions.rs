@@ -264,7 +264,7 @@ fn idle_rules_require_trusted_idle_time() {
 /// where the release before was not looked at, the true one may be older.
 const FIRST_RELEASES: &[(&str, (u32, u32))] = &[
     ("F.grouped_mm(", (2, 10)),
-    ("F.linear_cross_entropy", (2, 15)),
+    ("F.linear_cross_entropy", (2, 13)),
     ("F.rms_norm", (2, 8)),
     ("activate_flash_attention_impl", (2, 10)),
     ("activation_memory_budget", (2, 4)),
@@ -327,10 +327,6 @@ fn fixes_name_the_first_release_of_what_they_show() {
 
 /// Rules that offer the compiler's search for kernels without asking for 68 SMs, with the reason.
 const SEARCHES_ANYWAY: &[(&str, &str)] = &[
-    (
-        "parallelism/dominant-kernel",
-        "about kernels of torch.compile that are not matrix products, which it tunes on every GPU",
-    ),
     (
         "parallelism/small-grid",
         "the variant for many terms names the limit in its code and has another way beside it",
