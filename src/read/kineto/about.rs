@@ -130,9 +130,10 @@ impl About {
                 self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
             }
             "pyprof_advise" => {
-                self.loaders = loaders(value);
-                self.switches = switches(value);
-                self.cpu_use = cpu_use(value);
+                let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
+                self.loaders = loaders(&capture);
+                self.switches = switches(capture.environment.map_or("{}", RawValue::get));
+                self.cpu_use = cpu_use(&capture);
             }
             "baseTimeNanoseconds" => {
                 self.base_ns = value.trim().trim_matches('"').parse().ok();
@@ -141,7 +142,7 @@ impl About {
             _ if KNOWN.contains(&key) => {}
             _ if is_environment(key, value) => {
                 self.environment = true;
-                self.switches.extend(switches_in(value));
+                self.switches.extend(switches(value));
             }
             _ => {}
         }
@@ -200,21 +201,9 @@ fn device(position: u32, properties: &Properties<'_>) -> Device {
     }
 }
 
-/// The environment variables that a recording names, as far as they may be printed, by name.
+/// The switches among environment variables, of a recording or as some clusters add them to a trace: an object, a
+/// list of `NAME=value`, or a text with one in each line.
 fn switches(value: &str) -> Vec<Switch> {
-    let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
-    let environment = capture.environment.map_or("{}", RawValue::get);
-    let variables: std::collections::BTreeMap<String, String> =
-        serde_json::from_str(environment).unwrap_or_default();
-    let switches = variables.iter();
-    switches
-        .filter_map(|(name, value)| Switch::of(name, value))
-        .collect()
-}
-
-/// Those among environment variables that some clusters add to a trace: an object, a list of `NAME=value`, or a
-/// text with one in each line.
-fn switches_in(value: &str) -> Vec<Switch> {
     /// More than any environment has.
     const MOST: usize = 10_000;
     let of_text = |text: &str| {
@@ -234,12 +223,11 @@ fn switches_in(value: &str) -> Vec<Switch> {
 }
 
 /// What a recording says about CPUs.
-fn cpu_use(value: &str) -> CpuUse {
+fn cpu_use(capture: &Capture<'_>) -> CpuUse {
     fn parsed<'a, T: serde::Deserialize<'a> + Default>(value: Raw<'a>) -> T {
         let value = value.and_then(|value| serde_json::from_str(value.get()).ok());
         value.unwrap_or_default()
     }
-    let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
     let scheduling: Scheduling<'_> = parsed(capture.scheduling);
     let time = |threads: Raw<'_>| {
         let threads: Threads<'_> = parsed(threads);
@@ -256,8 +244,7 @@ fn cpu_use(value: &str) -> CpuUse {
     }
 }
 
-fn loaders(value: &str) -> Vec<LoaderConfig> {
-    let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
+fn loaders(capture: &Capture<'_>) -> Vec<LoaderConfig> {
     let list = capture.loaders.map_or("[]", RawValue::get);
     let list: Vec<Loader<'_>> = serde_json::from_str(list).unwrap_or_default();
     let is_true = |value: Raw<'_>| value.is_some_and(|value| value.get() == "true");
