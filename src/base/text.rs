@@ -364,6 +364,15 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
     body > 0 && chars.get(i + 1 + body) == Some(&':')
 }
 
+/// `a`, `a and b`, `a, b and c`.
+pub fn all<S: AsRef<str>>(names: &[S]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// `a, b and 3 more`: at most `most` names, and the number of the others.
 pub fn some<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();

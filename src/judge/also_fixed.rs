@@ -31,7 +31,7 @@ pub(super) fn join(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Part>) {
     let joined = kept.into_iter().map(|(mut finding, also)| {
         if !also.is_empty() {
             finding.message.push_str(" The same change takes care of ");
-            finding.message.push_str(&in_a_sentence(&also));
+            finding.message.push_str(&text::all(&also));
             finding.message.push('.');
         }
         finding
@@ -51,14 +51,6 @@ fn named(better: &Finding, part: &Finding) -> String {
     match better.rule == part.rule {
         true => format!("{} ({share} of GPU time)", text::md(&part.place)),
         false => format!("{} ({share} of GPU time)", text::md_code(&part.rule)),
-    }
-}
-
-/// `a`, `a and b`, `a, b and c`.
-fn in_a_sentence(names: &[String]) -> String {
-    match names.split_last() {
-        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-        _ => names.concat(),
     }
 }
 

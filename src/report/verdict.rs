@@ -6,7 +6,7 @@ use super::narrative::{
     NO_WORK, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
 };
 use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary};
-use crate::base::text::some;
+use crate::base::text::{self, some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
 
@@ -561,11 +561,7 @@ fn hidden_count(
         })
         .collect();
     let verb = if total == 1 { "is" } else { "are" };
-    let listed = match parts.split_last() {
-        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-        _ => parts.concat(),
-    };
-    (total > 0).then_some((listed, verb))
+    (total > 0).then(|| (text::all(&parts), verb))
 }
 
 fn since_baseline(report: &Report) -> Vec<String> {
