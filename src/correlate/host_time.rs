@@ -547,10 +547,12 @@ fn nvtx_ranges(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
         let (Some(spans), Some(thread)) = (examined.get(at), threads.get_mut(at)) else {
             continue;
         };
+        if range.kind != RangeKind::PushPop || !touches(spans, range.span) {
+            continue;
+        }
         let text = profile.text(range.text);
-        // Readers leave out most operators of PyTorch.
-        let is_left_out = text.starts_with(OPERATORS);
-        if range.kind != RangeKind::PushPop || is_left_out || !touches(spans, range.span) {
+        if text.starts_with(OPERATORS) {
+            // Readers leave out most operators of PyTorch.
             continue;
         }
         thread.advance(range.span.start, spans);

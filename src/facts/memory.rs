@@ -13,7 +13,7 @@ use crate::profile::{MemoryEvent, RangeKind, Span, StrId, ThreadId};
 /// The memory of the GPU that is used most, in the analysed window.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MemoryUse {
-    /// Most bytes in use, and most that the allocator had.
+    /// Most bytes in use by tensors.
     pub allocated: u64,
     /// Most bytes that the allocator had of the GPU's memory.
     pub reserved: u64,
@@ -37,17 +37,14 @@ impl MemoryUse {
     /// `None` where nothing was recorded.
     pub(crate) fn of(run: &Run) -> Option<MemoryUse> {
         let window = run.window.span?;
-        let of_device = |device: u32| {
-            let events = run
-                .profile
-                .memory
-                .iter()
-                .filter(move |e| e.device == device);
-            events.copied().collect::<Vec<MemoryEvent>>()
-        };
         let inside = run.profile.memory.iter().filter(|e| window.contains(e.at));
         let most = inside.max_by_key(|e| (e.reserved, e.allocated, Reverse(e.device)))?;
-        let events = of_device(most.device);
+        let of_device = run
+            .profile
+            .memory
+            .iter()
+            .filter(|e| e.device == most.device);
+        let events: Vec<MemoryEvent> = of_device.copied().collect();
         let inside = events.iter().filter(|e| window.contains(e.at));
         let device = run
             .profile

@@ -268,7 +268,10 @@ impl Filter {
 
     /// The thread and the interval of a row that is kept. Marks of the profiler have no length.
     fn interval(&self, global: Option<i64>, start: Option<i64>, end: Option<i64>) -> Kept {
-        let thread = self.thread(global)?;
+        self.interval_of(self.thread(global)?, start, end)
+    }
+
+    fn interval_of(&self, thread: ThreadId, start: Option<i64>, end: Option<i64>) -> Kept {
         let span = SkippedRows::default().span(start, end)?;
         (span.ns() > 0 && self.is_idle(span)).then_some((thread, span))
     }
@@ -401,13 +404,11 @@ impl Sink for Accesses {
     fn row(&mut self, cells: &Cells<'_, '_>) {
         let tid = cells.int(2).map(|tid| tid & super::THREAD_BITS);
         let thread = tid.and_then(|tid| self.filter.by_tid.get(&tid).copied()?);
-        let span = SkippedRows::default().span(cells.int(0), cells.int(1));
-        let Some((thread, span)) = thread.zip(span) else {
-            return;
-        };
-        if span.ns() == 0 || !self.filter.is_idle(span) {
-            return;
-        }
+        let kept = thread.and_then(|thread| {
+            let (start, end) = (cells.int(0), cells.int(1));
+            self.filter.interval_of(thread, start, end)
+        });
+        let Some((thread, span)) = kept else { return };
         self.rows.push(OsRow {
             thread,
             span,
