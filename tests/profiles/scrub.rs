@@ -3,7 +3,7 @@
 
 use crate::{shared, synthetic};
 use rayon::prelude::*;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use flate2::read::MultiGzDecoder;
@@ -508,11 +508,14 @@ fn failed_scrub_keeps_existing_files() {
     );
 }
 
-#[test]
-fn advice_for_copies_of_real_profiles_is_equal() {
-    let Some(files) = shared::profiles() else {
-        return;
-    };
+/// Bytes of a compressed trace from which a copy takes many seconds in a test.
+const LARGE: u64 = 700 << 10;
+
+fn is_large(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "gz") && file.metadata().unwrap().len() > LARGE
+}
+
+fn advice_for_copies_is_equal(files: &[PathBuf]) {
     files.par_iter().for_each(|from| {
         let copies = tempfile::tempdir().unwrap();
         let to = copies.path().join(from.file_name().unwrap());
@@ -523,8 +526,25 @@ fn advice_for_copies_of_real_profiles_is_equal() {
         assert_eq!(code, 0, "{}: {out}{err}", from.display());
         assert_eq!(report(from), report(&to), "{}", from.display());
     });
+}
+
+#[test]
+fn advice_for_copies_of_real_profiles_is_equal() {
+    let Some(mut files) = shared::profiles() else {
+        return;
+    };
+    files.retain(|file| !is_large(file));
+    advice_for_copies_is_equal(&files);
     assert!(
         files.len() >= 30,
         "the folder of real profiles is not whole"
     );
+}
+
+#[test]
+#[ignore = "takes minutes: .ci/run --full"]
+fn advice_for_copies_of_large_profiles_is_equal() {
+    let mut files = shared::profiles().unwrap_or_default();
+    files.retain(|file| is_large(file));
+    advice_for_copies_is_equal(&files);
 }
