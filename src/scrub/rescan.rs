@@ -38,7 +38,12 @@ pub(super) fn rescan(file: &Path, redactor: &Redactor, is_json: bool) -> io::Res
     let is_packed = File::open(file)?.read_exact(&mut head).is_ok() && head == [0x1f, 0x8b];
     let source = BufReader::with_capacity(WINDOW, File::open(file)?);
     if is_packed {
-        through(MultiGzDecoder::new(source), redactor, is_json)
+        // Without a buffer, `read_to_end` clears the rest of the window before each of many small parts.
+        through(
+            BufReader::new(MultiGzDecoder::new(source)),
+            redactor,
+            is_json,
+        )
     } else {
         through(source, redactor, is_json)
     }
