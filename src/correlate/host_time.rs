@@ -598,7 +598,7 @@ impl Meaning {
                 class: classes.of("", text),
             };
         };
-        let function = text.trim().rsplit_once(": ");
+        let function = text.trim().split_once("): ");
         let class = classes.of(frame.path, function.map_or("", |(_, name)| name));
         let library = class.is_some_and(|class| classes.is_of_libraries(class));
         Meaning {

@@ -8,12 +8,13 @@ pub(crate) struct PythonFrame<'a> {
 }
 
 impl<'a> PythonFrame<'a> {
-    /// `path/file.py:148` (PyProf) or `path/file.py(148): function` (Kineto).
+    /// `path/file.py:148` (PyProf) or `path/file.py(148): function` (Kineto). The function of a notebook's cell
+    /// is `<cell line: 0>`.
     pub(crate) fn parse(text: &'a str) -> Option<PythonFrame<'a>> {
         let text = text.trim();
-        let (path, line) = match text.rsplit_once(": ").map(|(head, _)| head) {
-            Some(head) if head.ends_with(')') => head.strip_suffix(')')?.rsplit_once('(')?,
-            _ => text.rsplit_once(':')?,
+        let (path, line) = match text.split_once("): ") {
+            Some((head, _)) => head.rsplit_once('(')?,
+            None => text.rsplit_once(':')?,
         };
         let numbered = !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit());
         (numbered && !path.is_empty()).then_some(PythonFrame { path, line })
@@ -72,22 +73,27 @@ impl<'a> PythonFrame<'a> {
 /// `None` if the text is no such frame.
 pub(crate) fn function_in(text: &str) -> Option<String> {
     let frame = PythonFrame::parse(text).filter(|frame| frame.path.ends_with(".py"))?;
-    let (head, function) = text.trim().rsplit_once(": ")?;
-    head.ends_with(')')
-        .then(|| format!("{function} ({})", frame.short()))
+    let (_, function) = text.trim().split_once("): ")?;
+    Some(format!("{function} ({})", frame.short()))
 }
 
 /// Folders that never contain user code.
 const INTERNAL_FOLDERS: [&str; 4] = ["site-packages", "dist-packages", "pyprof", "nvmarker.py"];
 
 /// First components of relative paths outside user code. Kineto removes the search path.
-const INTERNAL_ROOTS: [&str; 34] = [
+const INTERNAL_ROOTS: [&str; 39] = [
     "torch",
     "torchvision",
     "apex",
     "triton",
     "nvtx",
     "numpy",
+    // What runs the cells of a notebook.
+    "IPython",
+    "colab_kernel_launcher.py",
+    "ipykernel",
+    "tornado",
+    "traitlets",
     "abc.py",
     "ast.py",
     "asyncio",
@@ -164,6 +170,9 @@ mod tests {
             ("torch/nn/modules/module.py", "1915")
         );
         assert!(frame.is_internal());
+        let frame = PythonFrame::parse("/tmp/ipykernel_7/16.py(18): <cell line: 0>").unwrap();
+        assert_eq!((frame.path, frame.line), ("/tmp/ipykernel_7/16.py", "18"));
+        assert!(!frame.is_internal());
         assert_eq!(PythonFrame::parse("<built-in method numel>"), None);
         assert_eq!(PythonFrame::parse("nn.Module: Linear_15"), None);
         assert_eq!(PythonFrame::parse("scaled dot product: 7"), None);
