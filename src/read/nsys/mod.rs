@@ -248,7 +248,22 @@ fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     recorded.syncs = cuda || db.has(activities::SYNCS);
     recorded.environment = db.has_rows("TARGET_INFO_SYSTEM_ENV")? || captured_environment(db)?;
     notes(profile);
+    if recorded_on_windows(db)? {
+        profile.note(
+            "compiler_on_windows",
+            "The program ran on Windows, where PyTorch comes without Triton: `torch.compile` needs the package \
+             `triton-windows` there.",
+        );
+    }
     Ok(())
+}
+
+fn recorded_on_windows(db: &Db) -> Result<bool, ReadError> {
+    let settings = db.pairs("META_DATA_CAPTURE", ["name", "value"])?;
+    let target = |(name, value): &(Cell, String)| {
+        *name == Cell::Text("DEVICE_TYPE".to_owned()) && value == "Windows"
+    };
+    Ok(settings.iter().any(target))
 }
 
 /// Whether the capture settings list environment variables. Reads only names of settings.

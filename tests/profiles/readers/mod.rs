@@ -438,7 +438,9 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
                  nameId INTEGER);
              INSERT INTO PROFILER_OVERHEAD VALUES (1, 2, {TID}, 1);
              CREATE TABLE TARGET_INFO_SYSTEM_ENV (globalVid INTEGER, name TEXT, value TEXT);
-             INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (1, 'x', 'SECRET=hunter2');"
+             INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES (1, 'x', 'SECRET=hunter2');
+             CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT);
+             INSERT INTO META_DATA_CAPTURE VALUES ('DEVICE_TYPE', 'Windows');"
         ),
     );
     let p = open(&built.path).unwrap();
@@ -454,6 +456,7 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
         "calls_missing",
         "graphs_whole",
         "environment_block",
+        "compiler_on_windows",
     ] {
         assert!(note(&p, code).is_some(), "{code}");
     }
