@@ -410,7 +410,7 @@ mod needs {
     pub(super) const HOST_FUNCTIONS: &str = "functions of the host: torch.profiler with `with_stack=True`, or `nsys profile --sample=process-tree`";
     /// Replaces [`HOST_FUNCTIONS`] in traces of torch.profiler.
     pub(super) const HOST_STACKS: &str =
-        "functions of the host: torch.profiler with `with_stack=True`";
+        "functions of the host: torch.profiler of PyTorch 1.11 or later with `with_stack=True`";
     pub(super) const HOST_ACTIVITY: &str = "what the host did: torch.profiler with `with_stack=True`, or `nsys profile --trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree`";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
     pub(super) const NOTHING: &str = "";
