@@ -184,6 +184,28 @@ def kernel_ns(bench, _, __):
     return bench.seconds(graph.replay) / count * 1e9
 
 
+def gap_ns(bench, _, __):
+    """Median time between kernels that wait in the queue of a stream, as profiles show it."""
+    torch = bench.torch
+    x = torch.zeros(1024, device=bench.device)
+    on_gpu = bench.device == "cuda"
+    activity = torch.profiler.ProfilerActivity
+    activities = [activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]
+    with torch.profiler.profile(activities=activities) as profiler:
+        if on_gpu:
+            torch.cuda._sleep(50_000_000)  # The host queues all kernels while this one runs.
+        for _ in range(20 if bench.dry else 500):
+            x.add_(1.0)
+        if on_gpu:
+            torch.cuda.synchronize()
+    kind = torch.autograd.DeviceType.CUDA if on_gpu else torch.autograd.DeviceType.CPU
+    ranges = (event.time_range for event in profiler.events() if event.device_type == kind)
+    spans = sorted((times.start, times.end) for times in ranges)
+    gaps = [1e3 * (start - end) for (_, end), (start, _) in zip(spans, spans[1:])]
+    # The first is behind the long kernel. Without a GPU, events may be nested.
+    return max(statistics.median(gaps[1:]), 1.0)
+
+
 MEASURED = {
     "math": math_share,
     "memory": memory_share,
@@ -193,6 +215,7 @@ MEASURED = {
     "aligned_conv": aligned_conv,
     "pinned_copy": pinned_copy,
     "kernel_ns": kernel_ns,
+    "gap_ns": gap_ns,
 }
 
 
@@ -204,7 +227,7 @@ def measure(bench, spec, names):
     spec = {**spec, "tensor_flops": {name: rates.get(rate) for name, rate in RATE_OF.items()}}
     found = {}
     for name in names:
-        needs_half = name not in ("memory", "pinned_copy", "kernel_ns")
+        needs_half = name not in ("memory", "pinned_copy", "kernel_ns", "gap_ns")
         if needs_half and half is None:
             print(f"{name}: not measured, the board has no rate for 16 bits on Tensor Cores", file=sys.stderr)
             continue
@@ -212,11 +235,12 @@ def measure(bench, spec, names):
             print(f"{name}: not measured, the generation of PCI Express is not known", file=sys.stderr)
             continue
         value = MEASURED[name](bench, half, spec)
-        if bench.dry and name != "kernel_ns":
+        is_time = name.endswith("_ns")
+        if bench.dry and not is_time:
             value = min(value, 0.999)
-        elif name != "kernel_ns" and value > 1:
+        elif not is_time and value > 1:
             sys.exit(f"{name}: {value:.2f} of the peak cannot be; are the rates of the board right?")
-        found[name] = f"{value:.3g}" if name != "kernel_ns" else f"{value:.0f}"
+        found[name] = f"{value:.0f}" if is_time else f"{value:.3g}"
     return found
 
 

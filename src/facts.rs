@@ -369,8 +369,8 @@ pub fn find(name: &str) -> Option<&'static Fact> {
         .and_then(|i| all.get(i))
 }
 
-/// The `gpu.` facts of a GPU, for the tests of rules.
-pub fn of_gpu(gpu: &crate::gpu::Gpu) -> BTreeMap<String, Value> {
+/// The `gpu.` facts of a GPU, or of an unknown one, for the tests of rules.
+pub fn of_gpu(gpu: Option<&crate::gpu::Gpu>) -> BTreeMap<String, Value> {
     gpu::of(gpu)
 }
 

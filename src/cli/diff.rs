@@ -114,8 +114,9 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
         let text = format.and_then(|f| f.trend).unwrap_or(diff::trend_markdown)(&trend)?;
         output::write_to(args.output.as_deref(), &text)?;
     }
-    args.fail_on
-        .map_or(Ok(()), |gate| gate.check(&compared, args.strict, console))
+    args.fail_on.map_or(Ok(()), |gate| {
+        gate.check("--fail-on", &compared, args.strict, console)
+    })
 }
 
 /// Writes a comparison; Markdown if the format is not one of comparisons.
@@ -125,8 +126,14 @@ pub(super) fn write(diff: &Diff, file: Option<&Path>, format: Option<OutputForma
 }
 
 impl Gate {
-    /// Applies the gate to a comparison that was written.
-    pub(super) fn check(self, diff: &Diff, strict: bool, console: Console) -> Outcome {
+    /// Applies the gate, which was given with an option, to a comparison that was written.
+    pub(super) fn check(
+        self,
+        option: &str,
+        diff: &Diff,
+        strict: bool,
+        console: Console,
+    ) -> Outcome {
         let failed = |why: &str| {
             output::labelled("failed", anstyle::AnsiColor::Red, why);
             Err(Failure::GateFailed)
@@ -134,13 +141,13 @@ impl Gate {
         match diff::gate(diff, self.0) {
             Decision::Pass => Ok(()),
             Decision::Fail(slower) => failed(&format!(
-                "slower by {}, more than the {} that --fail-on allows",
+                "slower by {}, more than the {} that {option} allows",
                 percent(slower),
                 percent(self.0)
             )),
             Decision::Unknown(why) => {
                 let why = format!(
-                    "--fail-on regression was not checked: {}",
+                    "{option} regression was not checked: {}",
                     crate::base::text::plain(&why)
                 );
                 if strict {

@@ -91,8 +91,8 @@ command line was wrong.";
 
 pub(super) const REPRO: &str = "\
 Examples:
-  pyprof-advise repro 1 net.sqlite > repro.py             a script for the first finding
-  pyprof-advise repro precision/tf32-off net.pt.trace.json.gz -o repro.py
+  pyprof-advise repro 1 net.pt.trace.json.gz > repro.py   a script for the first finding
+  pyprof-advise repro precision/tf32-off report.json -o repro.py
   python3 repro.py                                        time it on the GPU
 
 Exit status: 0 the script was written; 2 no script can be written, or the command line was wrong.";

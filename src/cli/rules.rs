@@ -190,6 +190,12 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
             text.push_str(&format!("    Needs {}.\n", fact.needs));
         }
     }
+    let found = judge::expr::FOUND.iter();
+    for (name, ty, doc) in found.filter(|(name, ..)| part.is_none_or(|p| name.contains(p))) {
+        let ty = ty.phrase();
+        let ty = ty.trim_start_matches("an ").trim_start_matches("a ");
+        text.push_str(&format!("{name} ({ty})\n    {doc}.\n"));
+    }
     match part {
         Some(part) if text.is_empty() => Err(Failure::Unusable(format!(
             "no fact has `{part}` in its name"
@@ -278,7 +284,7 @@ fn test(paths: &[PathBuf], console: Console) -> Outcome {
 /// The `gpu.` facts of a built-in GPU, for rule tests.
 fn gpu_facts(id: &str) -> Option<BTreeMap<String, facts::Value>> {
     let spec = built_in().iter().find(|spec| spec.gpu.id == id)?;
-    Some(facts::of_gpu(&spec.gpu))
+    Some(facts::of_gpu(Some(&spec.gpu)))
 }
 
 fn new(id: &str, folder: &Path, console: Console) -> Outcome {

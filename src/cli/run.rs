@@ -345,8 +345,9 @@ fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -
     let file = advise.report.output.as_deref();
     let of_file = || file.and_then(OutputFormat::of_file);
     diff::write(&compared, file, advise.report.format.or_else(of_file))?;
-    args.gate
-        .map_or(Ok(()), |gate| gate.check(&compared, false, console))
+    args.gate.map_or(Ok(()), |gate| {
+        gate.check("--gate", &compared, false, console)
+    })
 }
 
 /// Writes the report; returns the exit status and the sentence that says where it comes from.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::base::DType;
-use crate::gpu::calibration::Reachable;
+use crate::gpu::calibration::{self, Reachable};
 use crate::gpu::{Gpu, How, Vendor};
 use crate::profile::Device;
 
@@ -67,10 +67,10 @@ impl<'a> GpuScope<'a> {
     }
 }
 
-/// Every fact that depends on the GPU only.
-pub(super) fn of(gpu: &Gpu) -> BTreeMap<String, Value> {
+/// Every fact that depends on the GPU only; of an unknown GPU, those that do not need it.
+pub(super) fn of(gpu: Option<&Gpu>) -> BTreeMap<String, Value> {
     let scope = GpuScope {
-        gpu: Some(gpu),
+        gpu,
         what_if: false,
         proven_cc: None,
         stated: None,
@@ -371,5 +371,16 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         GPU,
         "Time of the shortest useful kernels (`kernel_ns` of the calibration)",
         |t| number(t, |g| Some(g.reachable.kernel_ns))
+    ),
+    fact!(
+        "gpu.kernel_gap_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "Time between a kernel and the next of its stream that waits for it already, which no faster host saves (`gap_ns` of the calibration); the longest of any architecture when the GPU is unknown",
+        |t| Answer::double(
+            known(t).map_or_else(calibration::gap_ns_of_any, |g| g.reachable.gap_ns)
+        )
     ),
 ];

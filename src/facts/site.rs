@@ -183,10 +183,10 @@ impl<'a> SiteScope<'a> {
             .map(|t| {
                 let dims: Vec<String> = t.shape.iter().map(u64::to_string).collect();
                 let dtype = t.dtype.map_or("", DType::name);
-                format!("[{}]{dtype}", dims.join(","))
+                format!("{dtype}[{}]", dims.join(", "))
             })
             .collect();
-        Some(shapes.join(" "))
+        Some(shapes.join(", "))
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Reachable {
     pub pinned_copy: f64,
     /// Time of the shortest useful kernels, ns.
     pub kernel_ns: f64,
+    /// Time between a kernel and the next of its stream that waits for it already, ns.
+    pub gap_ns: f64,
     /// Share of the ideal that an aligned product of ordinary size reaches.
     pub aligned_gemm: Option<f64>,
     /// Share of the ideal that a large product reaches with kernels built for the architecture.
@@ -43,6 +45,7 @@ impl Reachable {
             attention: value("attention")?,
             pinned_copy: value("pinned_copy")?,
             kernel_ns: value("kernel_ns")?,
+            gap_ns: value("gap_ns")?,
             aligned_gemm: value("aligned_gemm"),
             large_gemm: value("large_gemm"),
             aligned_conv: value("aligned_conv"),
@@ -57,6 +60,7 @@ impl Reachable {
             "attention" => Some(self.attention),
             "pinned_copy" => Some(self.pinned_copy),
             "kernel_ns" => Some(self.kernel_ns),
+            "gap_ns" => Some(self.gap_ns),
             "aligned_gemm" => self.aligned_gemm,
             "large_gemm" => self.large_gemm,
             "aligned_conv" => self.aligned_conv,
@@ -69,7 +73,7 @@ impl Reachable {
     pub(super) fn slower(&self, other: &Reachable) -> Reachable {
         let least = |name: &str| {
             let (a, b) = (self.get(name)?, other.get(name)?);
-            Some(if name == "kernel_ns" {
+            Some(if name.ends_with("_ns") {
                 a.max(b)
             } else {
                 a.min(b)
@@ -176,6 +180,8 @@ const KEYS: &[Key] = keys! {
     required "pinned_copy": Shape::Table(SHARE_KEYS, &[]),
     /// of the shortest useful kernels
     required "kernel_ns": Shape::Table(TIME_KEYS, &[]),
+    /// between kernels that wait for each other
+    required "gap_ns": Shape::Table(TIME_KEYS, &[]),
     /// of the ideal, by aligned products
     "aligned_gemm": Shape::Table(SHARE_KEYS, &[]),
     /// of the ideal, by large products
@@ -261,4 +267,11 @@ pub(super) fn reachable(board: &str, architecture: &str, vendor: Vendor) -> Opti
     others
         .filter_map(|c| c.reachable(board))
         .reduce(|a, b| a.slower(&b))
+}
+
+/// The time between queued kernels where the GPU is unknown: the longest of any architecture, so that no
+/// saving is estimated too high.
+pub fn gap_ns_of_any() -> f64 {
+    let all = built_in().iter().filter_map(|c| c.constants.get("gap_ns"));
+    all.map(|constant| constant.usual.value).fold(0.0, f64::max)
 }

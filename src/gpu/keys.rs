@@ -152,6 +152,8 @@ pub const REACHABLE_KEYS: &[Key] = keys! {
     "pinned_copy": Shape::Above(0.0, 1.0),
     /// time of the shortest useful kernels, ns
     "kernel_ns": Shape::Above(0.0, 1e6),
+    /// time between a kernel and the next of its stream that waits for it already, ns
+    "gap_ns": Shape::Above(0.0, 1e6),
 };
 
 /// A compute capability: major and minor version.

@@ -160,7 +160,7 @@ impl<'a> Example<'a> {
     ) -> Result<Example<'a>, String> {
         let mut given = match &case.gpu {
             Some(id) => gpu(id).ok_or_else(|| id.clone())?,
-            None => BTreeMap::new(),
+            None => crate::facts::of_gpu(None),
         };
         given.extend(case.facts.clone());
         Ok(Example { given, facts })
@@ -491,7 +491,7 @@ mod tests {
 
     fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
         let spec = built_in().iter().find(|spec| spec.gpu.id == id)?;
-        Some(facts::of_gpu(&spec.gpu))
+        Some(facts::of_gpu(Some(&spec.gpu)))
     }
 
     #[test]

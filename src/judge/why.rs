@@ -112,9 +112,9 @@ fn in_report(
     let floor = format!("a minor finding, below {}", units::percent(FLOOR));
     let mut said = false;
     for (list, how) in [
-        (&verdict.findings, "fires"),
+        (&verdict.findings, "a finding"),
         (&verdict.minor, floor.as_str()),
-        (&verdict.capture, "fires, about the capture"),
+        (&verdict.capture, "a finding about the capture"),
     ] {
         said |= listed(out, how, &own(list));
     }
@@ -126,7 +126,7 @@ fn in_report(
         .collect();
     silenced.sort();
     silenced.dedup();
-    said |= listed(out, "dropped, in favor of", &silenced);
+    said |= listed(out, "covered by another finding", &silenced);
     let failed = verdict.faults.iter().filter(|f| f.rule == rule.id);
     let failed: Vec<String> = failed.map(|f| plain(&f.message)).collect();
     said |= listed(out, "failed", &failed);

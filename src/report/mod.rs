@@ -79,6 +79,7 @@ pub use timeline::{
     DeviceRow, GapActivity, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport,
 };
 pub use user_template::MAX_TEMPLATE;
+#[cfg(feature = "cli")]
 pub(crate) use verdict::possible_savings;
 pub use work_units::{UnitKind, WorkUnit};
 

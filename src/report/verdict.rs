@@ -180,6 +180,7 @@ fn of(saving: &Amount, basis: &Basis) -> String {
 }
 
 /// What the findings of a report may save of one whole, all together.
+#[cfg(feature = "cli")]
 #[derive(Debug, Clone)]
 pub(crate) struct PossibleSaving<'a> {
     /// Upper end, 0 to 1.
@@ -191,6 +192,7 @@ pub(crate) struct PossibleSaving<'a> {
 }
 
 /// What the findings may save of wall time, and those without such an estimate of GPU time.
+#[cfg(feature = "cli")]
 pub(crate) fn possible_savings<'a>(report: &'a Report) -> Vec<PossibleSaving<'a>> {
     let basis = Basis::of(&report.summary);
     let mut wholes: Vec<(Amount, Vec<&FindingReport>)> = Vec::new();

@@ -818,6 +818,10 @@ fn built_in_rules_are_listed_explained_and_tested() {
         &sandbox.fine("rules facts site.time"),
         &["site.time_ns (double, ns)"],
     );
+    has(
+        &sandbox.fine("rules facts found"),
+        &["found.gpu_share (double)"],
+    );
     assert!(sandbox.fine("rules facts").len() > sandbox.fine("rules facts site.").len());
 }
 

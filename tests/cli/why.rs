@@ -22,7 +22,7 @@ fn ask(profile: &str, arguments: &str) -> (Option<i32>, String, String) {
 fn why_reports_every_outcome_of_a_rule() {
     for (arguments, want) in [
         ("--why host/sync-stalls", "from rules/host/sync-stalls.toml"),
-        ("--why tensor-cores/gemm-unaligned", "fires:\n  "),
+        ("--why tensor-cores/gemm-unaligned", "a finding:\n  "),
         (
             "--why precision/bf16-before-ampere",
             "silent: `when` is true nowhere in this profile",
@@ -41,7 +41,7 @@ fn why_reports_every_outcome_of_a_rule() {
         ),
         (
             "--why tensor-cores/kernel-misaligned",
-            "dropped, in favor of:\n  tensor-cores/gemm-unaligned at ",
+            "covered by another finding:\n  tensor-cores/gemm-unaligned at ",
         ),
     ] {
         let (code, said, error) = ask("fixtures/net.sqlite", arguments);

@@ -143,6 +143,53 @@ fn params_are_documented() {
     }
 }
 
+/// The numbers written out in an expression, without those in strings.
+fn numbers(expression: &str) -> Vec<f64> {
+    let outside = expression.split('"').step_by(2);
+    let words =
+        outside.flat_map(|part| part.split(|c: char| !(c.is_alphanumeric() || "._".contains(c))));
+    let written = words.filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    written
+        .map(|word| word.parse().unwrap_or_else(|_| panic!("{word}")))
+        .collect()
+}
+
+/// Times, rates and shares that a GPU or a library decides belong to the calibration, thresholds to the params.
+#[test]
+fn expressions_do_not_write_out_what_was_measured() {
+    // Nothing, all, double, half, and a second in nanoseconds.
+    const ARITHMETIC: [f64; 5] = [0.0, 1.0, 2.0, 0.5, 1e9];
+    let mut wrong = Vec::new();
+    let mut read = 0;
+    for rule in rules().rules() {
+        let savings = [&rule.saving_ns, &rule.saving_low_ns, &rule.launches_removed];
+        let conditions = [&rule.require, &rule.error_when];
+        let of_fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
+        let lets = rule.lets.iter().map(|named| &named.expr);
+        let others = conditions.into_iter().flatten().chain(of_fixes).chain(lets);
+        let checked = (savings.into_iter().flatten().map(|saving| (saving, true)))
+            .chain(others.chain([&rule.when]).map(|other| (other, false)));
+        for (expression, is_saving) in checked {
+            for number in numbers(&expression.source) {
+                read += 1;
+                let is_free = ARITHMETIC.contains(&number);
+                if !is_free && (is_saving || number >= 1_000.0) {
+                    wrong.push(format!("{}: {number} in {}", rule.id, expression.source));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(read > 200, "{read}");
+}
+
+#[test]
+fn numbers_of_expressions_are_found() {
+    let found =
+        numbers(r#"max(gap.time_ns - 1500.0 * double(gap.count), x2.fp16["fp16 8"] * 1e9, .5)"#);
+    assert_eq!(found, [1500.0, 1e9]);
+}
+
 #[test]
 fn rules_have_tests_for_firing_silent_and_missing_facts() {
     let mut wrong = Vec::new();

@@ -89,7 +89,7 @@ fn anchor(id: &str) -> String {
 
 /// Appends the section of a rule, under its id: ids are permanent, titles are not.
 fn section(page: &mut String, rule: &Rule) {
-    let gpu = |id: &str| Some(facts::of_gpu(&select::find(id).ok()?.gpu));
+    let gpu = |id: &str| Some(facts::of_gpu(Some(&select::find(id).ok()?.gpu)));
     let own = judge::explain(rule, facts::all(), &gpu);
     let (title, rest) = own.split_once('\n').unwrap_or((&own, ""));
     let title = title.trim_start_matches("# ");

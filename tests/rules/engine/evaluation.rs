@@ -597,7 +597,7 @@ fn why_explains_the_decision_of_a_rule() {
         "  odd = yes, from !divisible(site.m, 8)",
         "  site.family == \"gemm\": true",
         "  site.m > params.least: unknown (no site.m)",
-        "fires:\n  a: linear: 10 % of GPU time, saves 50 to 100 us",
+        "a finding:\n  a: linear: 10 % of GPU time, saves 50 to 100 us",
         "no site.m in 1 of them; it needs tensor shapes",
         "  saving_ns = 100 us",
         "  site.m = unknown (no site.m)",
