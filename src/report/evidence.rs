@@ -9,7 +9,7 @@ use super::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
 use crate::base::{DType, text, units};
-use crate::correlate::{ArgValue, OpArgs, Run, Site, SiteId, Tensor};
+use crate::correlate::{Arg, ArgValue, OpArgs, Run, Site, SiteId, Tensor};
 use crate::cost::{Costed, DecodedName};
 use crate::facts::Member;
 use crate::judge::Finding;
@@ -238,13 +238,13 @@ pub enum CallArgument {
 fn call(run: &Run, site: &Site) -> Vec<CallArgument> {
     let args = site.args.and_then(|id| run.args.get(id.idx()));
     let items = args.map_or(&[][..], |args| &args.items);
-    let is_named = items
-        .iter()
-        .any(|arg| arg.name.as_deref().is_some_and(|name| !name.is_empty()));
-    if is_named || items.len() > MAX_CALL {
+    // A name with `None` states a default.
+    let named = |arg: &Arg| arg.name.as_deref().is_some_and(|name| !name.is_empty());
+    let given = || (items.iter()).filter(|arg| !(named(arg) && arg.value == ArgValue::None));
+    if given().any(named) || items.len() > MAX_CALL {
         return Vec::new();
     }
-    let values: Option<Vec<CallArgument>> = items.iter().map(|arg| value(&arg.value, 0)).collect();
+    let values: Option<Vec<CallArgument>> = given().map(|arg| value(&arg.value, 0)).collect();
     values.unwrap_or_default()
 }
 

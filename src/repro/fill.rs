@@ -7,6 +7,28 @@ use crate::report::{CallArgument, FindingReport};
 /// Operators that read an embedding table or compute its gradient.
 pub(super) const EMBEDDINGS: &[&str] = &["embedding", "embedding_dense_backward"];
 
+/// Operators of fused attention, forward.
+pub(super) const ATTENTION: &[&str] = &[
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_flash_attention_forward",
+    "_efficient_attention_forward",
+];
+/// Operators that take a norm of a tensor.
+pub(super) const NORMS: &[&str] = &["norm", "linalg_vector_norm"];
+/// Operators that reduce dimensions of a tensor.
+pub(super) const REDUCTIONS: &[&str] = &[
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "logsumexp",
+    "norm",
+    "linalg_vector_norm",
+];
+
 /// Names and values, or why there is no script.
 type Filled = Result<Vec<(&'static str, String)>, &'static str>;
 
@@ -57,6 +79,218 @@ fn attention_sizes(calls: &[Call]) -> Option<([u64; 4], &'static str)> {
         return None;
     };
     Some(([batch, *queries, *keys, width], name_of(*dtype)?))
+}
+
+/// Batch, heads of queries, heads of keys, queries, keys and width of fused attention, its type, and whether it is
+/// causal.
+fn fused_attention(calls: &[Call]) -> Option<([u64; 6], &'static str, bool)> {
+    let call = calls.first()?;
+    let tensors: Vec<(&[u64], Option<DType>)> = call.tensors().collect();
+    let [([batch, b, c, width], dtype), ([_, d, e, _], _), ..] = tensors.as_slice() else {
+        return None;
+    };
+    // These two have the heads behind the sequence.
+    let heads_last = ["_flash_attention_forward", "_efficient_attention_forward"];
+    let ((heads, queries), (shared, keys)) = match heads_last.contains(&call.operator.as_str()) {
+        true => ((c, b), (e, d)),
+        false => ((b, c), (d, e)),
+    };
+    if *shared == 0 || !heads.is_multiple_of(*shared) {
+        return None;
+    }
+    let dtype = name_of(*dtype).filter(|name| name.contains("float"))?;
+    let at = match call.operator.as_str() {
+        "scaled_dot_product_attention" => Some(5),
+        "_scaled_dot_product_flash_attention" => Some(4),
+        "_scaled_dot_product_efficient_attention" | "_scaled_dot_product_cudnn_attention" => {
+            Some(6)
+        }
+        "_flash_attention_forward" => Some(8),
+        _ => None,
+    };
+    let causal = at.and_then(|at| call.arguments.get(at));
+    let is_causal = matches!(causal, Some(CallArgument::Flag { value: true }));
+    Some((
+        [*batch, *heads, *shared, *queries, *keys, *width],
+        dtype,
+        is_causal,
+    ))
+}
+
+const NO_HEADS: &str = "the profile does not have the batch, heads and lengths of the attention";
+
+/// Sizes of fused attention, the kernel that ran, and the one to compare with.
+pub(super) fn attention_kernels(finding: &FindingReport, calls: &[Call]) -> Filled {
+    let (present, other) = match finding.rule.as_str() {
+        "layers/efficient-attention" => ("EFFICIENT_ATTENTION", "FLASH_ATTENTION"),
+        _ => ("FLASH_ATTENTION", "CUDNN_ATTENTION"),
+    };
+    let mut values = sequences(finding, calls)?;
+    values.extend([("present", present.to_owned()), ("other", other.to_owned())]);
+    Ok(values)
+}
+
+/// Sizes of fused attention.
+pub(super) fn sequences(_: &FindingReport, calls: &[Call]) -> Filled {
+    let (sizes, dtype, causal) = fused_attention(calls).ok_or(NO_HEADS)?;
+    Ok(vec![
+        ("sizes", format!("{sizes:?}")),
+        ("dtype", dtype.to_owned()),
+        ("causal", python_flag(causal)),
+    ])
+}
+
+/// For operators that have rows to add.
+pub(super) fn with_rows(_: &FindingReport, calls: &[Call]) -> Filled {
+    let first = calls.first().and_then(|call| call.tensors().next());
+    match first {
+        Some((shape, _)) if !shape.is_empty() => Ok(Vec::new()),
+        _ => Err("the operator has no rows, so a call cannot have more of them"),
+    }
+}
+
+/// The function of a reduction and the dimensions that it reduces.
+pub(super) fn reduced(_: &FindingReport, calls: &[Call]) -> Filled {
+    let call = calls.first().ok_or(NO_DIMENSIONS)?;
+    let (shape, dtype) = call.tensors().next().ok_or(NO_DIMENSIONS)?;
+    if shape.is_empty() || !name_of(dtype).is_some_and(|name| name.contains("float")) {
+        return Err("a script for reductions needs a tensor of floating-point numbers");
+    }
+    let dims = reduced_dims(call, shape.len()).ok_or(NO_DIMENSIONS)?;
+    let function = match call.operator.as_str() {
+        "norm" | "linalg_vector_norm" => "linalg.vector_norm",
+        other => REDUCTIONS
+            .iter()
+            .find(|name| **name == other)
+            .ok_or(NO_DIMENSIONS)?,
+    };
+    Ok(vec![
+        ("function", function.to_owned()),
+        ("dims", format!("{dims:?}")),
+    ])
+}
+
+const NO_DIMENSIONS: &str = "the profile does not have the dimensions that the reduction goes over";
+
+/// The dimensions that a reduction goes over, counted from the first; `None` where they are not known.
+fn reduced_dims(call: &Call, rank: usize) -> Option<Vec<usize>> {
+    let all = || Some((0..rank).collect());
+    let at = if NORMS.contains(&call.operator.as_str()) {
+        2
+    } else {
+        1
+    };
+    let whole = |argument: &CallArgument| match argument {
+        CallArgument::Whole { value } => {
+            let rank_too = i64::try_from(rank).ok()?;
+            let dim = if *value < 0 {
+                value.checked_add(rank_too)?
+            } else {
+                *value
+            };
+            usize::try_from(dim).ok().filter(|dim| *dim < rank)
+        }
+        _ => None,
+    };
+    match call.arguments.get(at) {
+        Some(CallArgument::List { items }) if items.is_empty() => all(),
+        Some(CallArgument::List { items }) => items.iter().map(whole).collect(),
+        Some(dim @ CallArgument::Whole { .. }) => Some(vec![whole(dim)?]),
+        // The forms without dimensions have at most the type of the result behind.
+        None => all(),
+        Some(CallArgument::Missing) if call.arguments.len() == at + 1 => all(),
+        // Values were recorded, so that this one is `None`.
+        Some(CallArgument::Missing)
+            if matches!(call.arguments.get(at + 1), Some(CallArgument::Flag { .. })) =>
+        {
+            all()
+        }
+        _ => None,
+    }
+}
+
+/// For findings whose fix is to compile.
+pub(super) fn if_compiled(finding: &FindingReport, _: &[Call]) -> Filled {
+    if_fix_has(finding, "torch.compile(")
+}
+
+/// For findings whose fix is another order of dimensions in memory.
+pub(super) fn if_channels_last(finding: &FindingReport, _: &[Call]) -> Filled {
+    if_fix_has(finding, "memory_format=torch.channels_last")
+}
+
+fn if_fix_has(finding: &FindingReport, words: &str) -> Filled {
+    match finding.fix.contains(words) {
+        true => Ok(Vec::new()),
+        false => Err(
+            "the fix of this finding is neither to compile nor to change the layout, and what it changes is not among \
+             the operators of the profile",
+        ),
+    }
+}
+
+/// What grows, what is appended, and along which dimension.
+pub(super) fn concatenation(_: &FindingReport, calls: &[Call]) -> Filled {
+    const NO_PARTS: &str = "the profile does not have the shapes of what is concatenated";
+    let call = calls.first().ok_or(NO_PARTS)?;
+    let Some(
+        [
+            CallArgument::List { items },
+            CallArgument::Whole { value: axis },
+        ],
+    ) = call.arguments.get(..2)
+    else {
+        return Err(NO_PARTS);
+    };
+    let tensors: Vec<(&[u64], Option<DType>)> = items.iter().flat_map(super::tensors).collect();
+    let [(start, dtype), (part, _)] = tensors.as_slice() else {
+        return Err("what is concatenated are not two tensors");
+    };
+    let dtype = name_of(*dtype).filter(|name| name.contains("float"));
+    let (Some(dtype), true) = (dtype, start.len() == part.len()) else {
+        return Err(NO_PARTS);
+    };
+    Ok(vec![
+        ("start", format!("{start:?}")),
+        ("part", format!("{part:?}")),
+        ("axis", axis.to_string()),
+        ("dtype", dtype.to_owned()),
+    ])
+}
+
+/// Most products that are merged into one.
+const MOST_MERGED: u64 = 16;
+
+/// Rows, inner dimension and columns of products of one input, their type and their number.
+pub(super) fn merged(finding: &FindingReport, calls: &[Call]) -> Filled {
+    const NO_SIZES: &str = "the profile does not have the shapes of the products";
+    // The number is in the words of the rule only.
+    let before = finding.message.split(" products follow each other").next();
+    let count = before.and_then(|text| text.rsplit(' ').next()?.parse::<u64>().ok());
+    let count = count.filter(|n| (2..=MOST_MERGED).contains(n));
+    let call = calls.first().ok_or(NO_SIZES)?;
+    let matrices: Vec<(&[u64], Option<DType>)> = call
+        .tensors()
+        .filter(|(shape, _)| shape.len() >= 2)
+        .collect();
+    let ([.., (left, dtype), (right, _)], Some(count)) = (matrices.as_slice(), count) else {
+        return Err(NO_SIZES);
+    };
+    let ([rows @ .., inner], [a, b]) = (left, right) else {
+        return Err("the products have no weight that is a matrix");
+    };
+    let columns = if call.operator == "linear" { a } else { b };
+    let (Some(rows), Some(dtype)) = (product_of(rows), name_of(*dtype)) else {
+        return Err(NO_SIZES);
+    };
+    if !dtype.contains("float") {
+        return Err("products of whole numbers have no script");
+    }
+    Ok(vec![
+        ("sizes", format!("{:?}", [rows, *inner, *columns])),
+        ("dtype", dtype.to_owned()),
+        ("count", count.to_string()),
+    ])
 }
 
 /// Bytes and direction of copies.

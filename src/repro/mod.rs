@@ -45,6 +45,24 @@ const MARKED: &[&str] = &[
     "log_softmax",
     "softmax",
     "layer_norm",
+    "norm",
+];
+/// Operators whose results are rows of their input, each by itself.
+const ROWS: &[&str] = &[
+    "softmax",
+    "_softmax",
+    "log_softmax",
+    "_log_softmax",
+    "layer_norm",
+    "native_layer_norm",
+];
+const BATCH_NORMS: &[&str] = &[
+    "native_batch_norm",
+    "native_batch_norm_backward",
+    "cudnn_batch_norm",
+    "cudnn_batch_norm_backward",
+    "miopen_batch_norm",
+    "miopen_batch_norm_backward",
 ];
 
 /// What a kind puts into its code: names in `{{ }}` and the Python that stands for them, made of numbers, names
@@ -99,24 +117,43 @@ kinds! {
         Longest, fill::nothing;
     "attention", "attention with its scores in memory, and the fused operator",
         &["layers/attention-unfused", "layers/softmax-unfused"], &[], All, fill::attention;
-    "batched", "eight of the products or convolutions one by one, and as one",
-        &["parallelism/small-grid"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
+    "attention_kernels", "fused attention by the kernel that ran, and by cuDNN's or FlashAttention's",
+        &["layers/flash-attention-2-on-hopper", "layers/efficient-attention"], &[fill::ATTENTION],
+        Longest, fill::attention_kernels;
+    "batched", "eight of the products, convolutions, softmaxes or layer norms one by one, and as one",
+        &["parallelism/small-grid"], &[MATMULS, CONVOLUTIONS, ROWS], Longest, fill::with_rows;
+    "reduced", "eight reductions one by one, and as one",
+        &["parallelism/small-grid"], &[fill::REDUCTIONS], Longest, fill::reduced;
+    "sequences", "attention of eight batches one by one, and in one call",
+        &["parallelism/small-grid"], &[fill::ATTENTION], Longest, fill::sequences;
+    "channels_last", "batch norm with the channels of images first, and last",
+        &["parallelism/small-grid"], &[BATCH_NORMS], Longest, fill::nothing;
+    "channels_last", "the operator with the channels of images first, and last, where the fix of the finding says so",
+        &["memory/low-bandwidth"], &[], Longest, fill::if_channels_last;
     "channels_last", "the same operators with the channels of images first, and last",
         &["memory/layout-transposes", "layers/batch-norm-slow"], &[], Longest, fill::nothing;
     "compiled", "the same operators one by one, and fused by torch.compile",
         &["fusion/pointwise-chain", "fusion/many-small-kernels", "fusion/dropout",
           "layers/gelu-unfused", "layers/silu-unfused", "layers/rope-unfused", "layers/gated-activation"],
         &[], All, fill::nothing;
+    "compiled", "the operator as it is, and by a kernel of torch.compile, where the fix of the finding says so",
+        &["memory/low-bandwidth"], &[], Longest, fill::if_compiled;
+    "concatenation", "a tensor that grows by eight parts, one concatenation each, and all parts concatenated once",
+        &["memory/growing-concatenation"], &[&["cat"]], Longest, fill::concatenation;
     "copy", "copies between host and GPU from pageable memory, and from pinned memory without waiting",
         &["copies/pageable", "copies/synchronous"], &[], None, fill::copy;
     "embedding", "the gradient of an embedding table, dense and sparse",
         &["layers/embedding-gradient"], &[fill::EMBEDDINGS], Longest, fill::embedding;
+    "foreach_norm", "norms of tensors one by one, and all together",
+        &["layers/gradient-norms"], &[fill::NORMS], All, fill::nothing;
     "half", "the same operators in fp32, and in 16 bits",
         &["precision/amp-off", "precision/amp-partial"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
     "log_softmax", "log_softmax in two steps or twice, and once",
         &["layers/double-log-softmax", "layers/log-of-softmax"], &[], Longest, fill::log_softmax;
     "loss", "the loss of all tokens at once, and compiled, in chunks of tokens",
         &["layers/large-vocabulary-loss", "layers/logits-upcast"], &[], All, fill::loss;
+    "merged", "products of one input one by one, and as one product with all weights",
+        &["layers/projections-unfused"], &[MATMULS], Longest, fill::merged;
     "norm", "a norm in single operators, and the fused operator",
         &["layers/norm-unfused"], &[], All, fill::norm;
     "optimizer", "a step of the optimizer one by one or with foreach, and fused",
@@ -128,6 +165,8 @@ kinds! {
         &["precision/fp64-leak"], &[], Longest, fill::nothing;
     "tf32", "the same operators without TF32, and with it",
         &["precision/tf32-off", "precision/tf32-off-in-convolutions"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
+    "tuned", "the operator by the kernel of the library, and by the fastest that a search of torch.compile finds",
+        &["tensor-cores/far-from-ideal", "parallelism/tail-wave"], &[MATMULS, CONVOLUTIONS], Longest, fill::nothing;
 }
 
 /// Why there is no script for a finding.
@@ -146,83 +185,156 @@ pub(crate) enum NoScript {
 /// # Errors
 /// When the finding is of no kind, or the profile lacks what it takes.
 pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
-    let unknown = |why: String| Err(NoScript::Unknown(why));
     let of_rule = |kind: &&ScriptKind| kind.rules.contains(&finding.rule.as_str());
-    let Some(kind) = KINDS.iter().find(of_rule) else {
-        return unknown(format!(
-            "no script can be written for `{}` yet; they exist for: {}",
-            crate::base::text::plain(&finding.rule),
-            KINDS
-                .iter()
-                .flat_map(|kind| kind.rules)
-                .copied()
-                .collect::<Vec<_>>()
-                .join(", ")
-        ));
+    let kinds: Vec<(&ScriptKind, Vec<Call>)> = KINDS
+        .iter()
+        .filter(of_rule)
+        .map(|kind| (kind, kind.operators(finding)))
+        .collect();
+    let Some((first, _)) = kinds.first() else {
+        return Err(NoScript::Unknown(no_kind(&finding.rule)));
     };
-    let mut calls: Vec<Call> = match kind.uses {
-        Uses::None => Vec::new(),
-        Uses::All | Uses::Longest => operators(finding, kind),
+    let all = || first.callable(finding);
+    // Of several kinds, the one for the operator with the longest time.
+    let longest = |calls: &[Call]| {
+        let call = calls.first()?;
+        all()
+            .iter()
+            .position(|other| other.operator == call.operator)
     };
-    if calls.is_empty() && kind.uses != Uses::None {
-        return unknown(
-            "the profile has no operator of this finding that a script can call: that takes operators of PyTorch with \
-             the shapes and types of their arguments\n  \
-             record them: `pyprof-advise run`, or `record_shapes=True` with torch.profiler"
-                .to_owned(),
-        );
-    }
-    let longest = calls.first().map(|call| call.operator.clone());
-    calls.retain(|call| {
-        let mut groups = kind.operators.iter();
-        kind.operators.is_empty() || groups.any(|group| group.contains(&call.operator.as_str()))
-    });
-    if let Some(longest) = longest.filter(|_| calls.is_empty()) {
-        return unknown(format!(
-            "a script for `{}` compares {}, which is not known for the operators of this finding (`aten::{longest}`)",
-            finding.rule, kind.about
-        ));
-    }
-    if kind.uses == Uses::Longest {
-        calls.truncate(1);
-    }
-    let mut code = kind.code.trim_end().to_owned();
-    match (kind.fill)(finding, &calls) {
-        Ok(values) => {
-            for (name, value) in values {
-                code = code.replace(&format!("{{{{ {name} }}}}"), &value);
-            }
-        }
-        Err(why) => return unknown(why.to_owned()),
-    }
-    let calls: Vec<Json> = calls.iter().map(Call::json).collect();
-    let calls = serde_json::to_string_pretty(&calls).unwrap_or_default();
-    let frame = BuiltIn::new("frame.py.jinja", FRAME)?;
-    Ok(frame.render(context! {
-        version => env!("CARGO_PKG_VERSION"),
-        number => finding.number,
-        // One of the rules of the kind, so it is plain.
-        rule => finding.rule.as_str(),
-        about => kind.about,
-        kind_name => kind.name,
-        calls,
-        kind => code,
-    })?)
+    let mut known: Vec<_> = kinds
+        .iter()
+        .filter(|(kind, calls)| kind.uses == Uses::None || !calls.is_empty())
+        .collect();
+    known.sort_by_key(|(_, calls)| longest(calls));
+    let mut scripts = known.iter().map(|(kind, calls)| kind.write(finding, calls));
+    let Some(script) = scripts.next() else {
+        return Err(NoScript::Unknown(match all().first() {
+            Some(call) => format!(
+                "scripts for `{}` compare {}; that is not known for the operators of this finding (`aten::{}`)",
+                finding.rule,
+                kinds
+                    .iter()
+                    .map(|(kind, _)| kind.about)
+                    .collect::<Vec<_>>()
+                    .join("; or "),
+                call.operator
+            ),
+            None => not_callable(finding),
+        }));
+    };
+    // The reason is that of the first.
+    script.or_else(|why| scripts.find_map(Result::ok).ok_or(why))
 }
 
-/// The operators of a finding that a script can call, the longest first.
-fn operators(finding: &FindingReport, kind: &ScriptKind) -> Vec<Call> {
-    let mut all = finding.evidence.operators.clone();
-    if kind.name == "optimizer" {
-        // Traces do not have the types of tensors in lists.
-        let lists = all.iter_mut().flat_map(|used| &mut used.call);
-        for argument in lists {
-            if let CallArgument::List { items } = argument {
-                items.iter_mut().for_each(assume_fp32);
+/// Rules about the time between kernels that are not among those of the host.
+const BETWEEN_KERNELS: &[&str] = &[
+    "fusion/cuda-graph",
+    "fusion/graph-breaks",
+    "fusion/graph-in-pieces",
+    "fusion/recompiles",
+];
+
+/// Why no script can show what a rule is about.
+fn no_kind(rule: &str) -> String {
+    let name = crate::base::text::plain(rule);
+    let category = rule.split_once('/').map_or("", |(category, _)| category);
+    match category {
+        _ if category == "host" || BETWEEN_KERNELS.contains(&rule) => format!(
+            "`{name}` is about the time between kernels, which operators by themselves do not show\n  \
+             measure it in the program: `pyprof-advise try`, or `pyprof-advise diff` of two recordings"
+        ),
+        "communication" => format!(
+            "`{name}` is about several GPUs, and a script runs on one\n  \
+             measure it in the program: `pyprof-advise diff` of two recordings"
+        ),
+        "profile" => format!("`{name}` is about the recording: there is nothing to time"),
+        _ => format!(
+            "there is no kind of script for `{name}`: its fix needs more of the program than the operators of the \
+             profile\n  the page docs/repro.md lists the rules that have one"
+        ),
+    }
+}
+
+/// Why no operator of a finding can be called.
+fn not_callable(finding: &FindingReport) -> String {
+    const RECORD: &str =
+        "record shapes: `pyprof-advise run`, or `record_shapes=True` with torch.profiler";
+    let Some(longest) = finding.evidence.operators.first() else {
+        return format!(
+            "the profile does not say which operators launched the kernels of this finding\n  {RECORD}"
+        );
+    };
+    let name = crate::base::text::plain(&longest.operator);
+    if longest.operator.strip_prefix("aten::").is_none() && marked(&longest.operator).is_none() {
+        return format!(
+            "a script calls operators of PyTorch only, and the longest of this finding is `{name}`"
+        );
+    }
+    if longest.arguments_from_forward {
+        return format!(
+            "the profile has no arguments for the backward pass of `{name}`\n  {RECORD}"
+        );
+    }
+    format!("the profile does not have all shapes, types and sizes that `{name}` takes\n  {RECORD}")
+}
+
+impl ScriptKind {
+    /// The operators of a finding that a script can call, the longest first.
+    fn callable(&self, finding: &FindingReport) -> Vec<Call> {
+        let mut all = finding.evidence.operators.clone();
+        if ["optimizer", "concatenation"].contains(&self.name) {
+            // Traces do not have the types of tensors in lists.
+            let lists = all.iter_mut().flat_map(|used| &mut used.call);
+            for argument in lists {
+                if let CallArgument::List { items } = argument {
+                    items.iter_mut().for_each(assume_fp32);
+                }
             }
         }
+        all.iter().filter_map(Call::of).collect()
     }
-    all.iter().filter_map(Call::of).collect()
+
+    /// Those of them that this kind rebuilds.
+    fn operators(&self, finding: &FindingReport) -> Vec<Call> {
+        if self.uses == Uses::None {
+            return Vec::new();
+        }
+        let mut calls = self.callable(finding);
+        calls.retain(|call| {
+            let mut groups = self.operators.iter();
+            self.operators.is_empty() || groups.any(|group| group.contains(&call.operator.as_str()))
+        });
+        if self.uses == Uses::Longest {
+            calls.truncate(1);
+        }
+        calls
+    }
+
+    fn write(&self, finding: &FindingReport, calls: &[Call]) -> Result<String, NoScript> {
+        let mut code = self.code.trim_end().to_owned();
+        match (self.fill)(finding, calls) {
+            Ok(values) => {
+                for (name, value) in values {
+                    code = code.replace(&format!("{{{{ {name} }}}}"), &value);
+                }
+            }
+            Err(why) => return Err(NoScript::Unknown(why.to_owned())),
+        }
+        let calls: Vec<Json> = calls.iter().map(Call::json).collect();
+        let calls = serde_json::to_string_pretty(&calls).unwrap_or_default();
+        let frame = BuiltIn::new("frame.py.jinja", FRAME)?;
+        Ok(frame.render(context! {
+            version => env!("CARGO_PKG_VERSION"),
+            number => finding.number,
+            // One of the rules of the kind, so it is plain.
+            rule => finding.rule.as_str(),
+            about => self.about,
+            kind_name => self.name,
+            calls,
+            kind => code,
+        })?)
+    }
 }
 
 fn assume_fp32(argument: &mut CallArgument) {
@@ -249,9 +361,10 @@ impl Call {
         let is_name = !name.is_empty() && name.len() <= LONGEST && name.bytes().all(plain);
         let is_whole = !used.call.is_empty() && !used.arguments_from_forward;
         let has_tensor = used.call.iter().any(|a| tensors(a).next().is_some());
-        // Old traces have no strides and paddings, which no convolution can be without.
+        // Old traces have no strides, paddings and normalized shapes, which these cannot be without.
         let has_lists = || (used.call.iter()).any(|a| matches!(a, CallArgument::List { .. }));
-        let is_whole = is_whole && (!name.contains("convolution") || has_lists());
+        let takes_lists = name.contains("convolution") || name.contains("layer_norm");
+        let is_whole = is_whole && (!takes_lists || has_lists());
         (is_name && is_whole && has_tensor && used.call.iter().all(is_known)).then(|| Call {
             operator: name.to_owned(),
             arguments: used.call.clone(),

@@ -92,6 +92,138 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("batched", "parallelism/small-grid", product("bf16")),
         (
+            "batched",
+            "parallelism/small-grid",
+            json!([[
+                "native_layer_norm",
+                [
+                    tensor("fp32", &[1, 10, 1024]),
+                    list(&[whole(1024)]),
+                    tensor("fp32", &[1024]),
+                    tensor("fp32", &[1024]),
+                    json!({ "kind": "number", "value": 1e-5 })
+                ]
+            ]]),
+        ),
+        (
+            "reduced",
+            "parallelism/small-grid",
+            json!([[
+                "sum",
+                [
+                    tensor("fp32", &[1024, 96]),
+                    list(&[whole(-2)]),
+                    flag(),
+                    missing.clone()
+                ]
+            ]]),
+        ),
+        (
+            // Without dimensions it reduces all of them.
+            "reduced",
+            "parallelism/small-grid",
+            json!([[
+                "linalg_vector_norm",
+                [
+                    tensor("fp32", &[200, 200]),
+                    whole(2),
+                    missing.clone(),
+                    flag(),
+                    missing.clone()
+                ]
+            ]]),
+        ),
+        (
+            "sequences",
+            "parallelism/small-grid",
+            json!([
+                ["no_such_operator", [tensor("fp32", &[8, 8])]],
+                [
+                    "_flash_attention_forward",
+                    [
+                        tensor("bf16", &[1, 141, 8, 64]),
+                        tensor("bf16", &[1, 141, 8, 64]),
+                        tensor("bf16", &[1, 141, 8, 64])
+                    ]
+                ]
+            ]),
+        ),
+        (
+            "channels_last",
+            "parallelism/small-grid",
+            json!([[
+                "native_batch_norm",
+                [
+                    tensor("bf16", &[10, 64, 56, 56]),
+                    tensor("bf16", &[64]),
+                    tensor("bf16", &[64]),
+                    tensor("bf16", &[64]),
+                    tensor("bf16", &[64]),
+                    json!({ "kind": "flag", "value": true }),
+                    json!({ "kind": "number", "value": 0.1 }),
+                    json!({ "kind": "number", "value": 1e-5 })
+                ]
+            ]]),
+        ),
+        (
+            // Fewer heads of keys and values than of queries.
+            "attention_kernels",
+            "layers/flash-attention-2-on-hopper",
+            json!([[
+                "_scaled_dot_product_flash_attention",
+                [
+                    tensor("bf16", &[2, 32, 2048, 128]),
+                    tensor("bf16", &[2, 8, 2048, 128]),
+                    tensor("bf16", &[2, 8, 2048, 128]),
+                    json!({ "kind": "number", "value": 0.0 }),
+                    json!({ "kind": "flag", "value": true })
+                ]
+            ]]),
+        ),
+        ("tuned", "tensor-cores/far-from-ideal", product("bf16")),
+        (
+            "compiled",
+            "memory/low-bandwidth",
+            json!([[
+                "add",
+                [
+                    tensor("bf16", &[1024, 256, 64, 64]),
+                    tensor("bf16", &[256, 64, 64])
+                ]
+            ]]),
+        ),
+        (
+            "concatenation",
+            "memory/growing-concatenation",
+            json!([[
+                "cat",
+                [
+                    list(&[untyped(&[1227, 534, 800]), untyped(&[92, 534, 800])]),
+                    whole(0)
+                ]
+            ]]),
+        ),
+        (
+            "foreach_norm",
+            "layers/gradient-norms",
+            json!([
+                ["torch.norm", [tensor("fp32", &[600, 200]), whole(2)]],
+                ["linalg_vector_norm", [tensor("fp32", &[200])]]
+            ]),
+        ),
+        (
+            "merged",
+            "layers/projections-unfused",
+            json!([[
+                "addmm",
+                [
+                    tensor("bf16", &[512]),
+                    tensor("bf16", &[141, 512]),
+                    tensor("bf16", &[512, 512])
+                ]
+            ]]),
+        ),
+        (
             // A bias with a value for each result has more rows too.
             "batched",
             "parallelism/small-grid",
@@ -307,6 +439,9 @@ fn report(sandbox: &Sandbox, rule: &str, operators: &Value) {
     let mut report = sandbox.report("net.sqlite");
     let finding = &mut report["findings"][0];
     finding["rule"] = json!(rule);
+    // Words of the rules that two kinds look at.
+    finding["message"] = json!("12 times, 3 products follow each other");
+    finding["fix"] = json!("module = torch.compile(module)");
     let calls = operators.as_array().unwrap().iter().map(|operator| {
         json!({
             "operator": operator_name(operator[0].as_str().unwrap()),
@@ -366,20 +501,50 @@ fn what_no_script_can_be_written_for_is_said() {
     has(
         &err,
         &[
-            "no script can be written for `host/data-loading` yet",
-            "precision/tf32-off",
+            "`host/data-loading` is about the time between kernels",
+            "`pyprof-advise try`",
         ],
     );
-    let sum = json!([["sum", [tensor("fp32", &[64, 64])]]]);
-    report(&sandbox, "parallelism/small-grid", &sum);
-    let err = sandbox.refused("repro 1 report.json");
-    has(&err, &["which is not known for", "`aten::sum`"]);
+    for (rule, why) in [
+        ("communication/exposed", "is about several GPUs"),
+        ("profile/idle-unreliable", "is about the recording"),
+        ("memory/tensor-copies", "there is no kind of script for"),
+    ] {
+        report(&sandbox, rule, &json!([]));
+        has(&sandbox.refused("repro 1 report.json"), &[rule, why]);
+    }
+    let operator = |name: &str, arguments: &[Value]| {
+        report(
+            &sandbox,
+            "parallelism/small-grid",
+            &json!([[name, arguments]]),
+        );
+        sandbox.refused("repro 1 report.json")
+    };
+    let missing = json!({ "kind": "missing" });
+    let values = [
+        tensor("fp32", &[64, 64]),
+        missing.clone(),
+        missing.clone(),
+        missing,
+    ];
+    let err = operator("sum", &values);
+    has(
+        &err,
+        &["does not have the dimensions that the reduction goes over"],
+    );
+    let err = operator("mul", &values[..1]);
+    has(&err, &["that is not known for", "`aten::mul`"]);
+    let err = operator("native_layer_norm", &values);
+    has(&err, &["does not have all shapes", "record_shapes=True"]);
+    let err = operator("my.own", &values);
+    has(&err, &["operators of PyTorch only", "`my.own`"]);
     report(&sandbox, "precision/tf32-off", &json!([]));
     let err = sandbox.refused("repro precision/tf32-off report.json");
     has(
         &err,
         &[
-            "no operator of this finding that a script can call",
+            "does not say which operators launched the kernels",
             "record_shapes=True",
         ],
     );

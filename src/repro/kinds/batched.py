@@ -1,8 +1,10 @@
 def eightfold(name, arguments):
-    """Eight times the images, or the rows, or the products of a batch."""
+    """Eight times the images, the rows, or the products of a batch."""
     tensors = [argument for argument in arguments if isinstance(argument, Spec)]
     if "conv" in name:
         more = images(name, arguments)
+    elif "softmax" in name or "norm" in name:
+        more = tensors[:1]
     else:
         left, right = [tensor for tensor in tensors if len(tensor.shape) >= 2][-2:]
         if len(right.shape) == 2:
@@ -17,7 +19,7 @@ def eightfold(name, arguments):
 
 
 def pair():
-    """Eight of the products one after the other, and as one with eight times the work."""
+    """Eight of the operators one after the other, and as one with eight times the work."""
     steps = [calls() for _ in range(8)]
 
     def before():
