@@ -476,6 +476,8 @@ pub struct MemoryCopy {
     pub src: MemoryKind,
     /// Where the destination lies.
     pub dst: MemoryKind,
+    /// The capture of the graph's node that it ran as, if it is recorded.
+    pub captured: Option<CaptureId>,
 }
 
 /// One memset on the GPU's clock.
@@ -495,6 +497,8 @@ pub struct MemorySet {
     pub bytes: u64,
     /// Where they lie.
     pub mem: MemoryKind,
+    /// The capture of the graph's node that it ran as, if it is recorded.
+    pub captured: Option<CaptureId>,
 }
 
 /// A whole CUDA graph launch recorded as one interval: the kernels inside are not in the file.

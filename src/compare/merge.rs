@@ -178,6 +178,7 @@ fn summary(reports: &[Report]) -> Summary {
         slowdown: best_ideal_ns
             .filter(|ideal| *ideal > 0.0)
             .map(|ideal| cost_known_ns / ideal),
+        slowdown_at_least: all().any(|s| s.slowdown_at_least),
         idle_unreliable: untrusted(reports),
         reliable_idle_ns: total(|s| s.reliable_idle_ns),
         unexplained_idle_ns: total(|s| s.unexplained_idle_ns),

@@ -93,6 +93,7 @@ fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
     sum(&mut row.reachable_ns, more.reachable_ns);
     // Collectives, autotuning and latency-bound work have no slowdown on any rank, nor together.
     row.slowdown = row.slowdown.and(more.slowdown);
+    row.slowdown_at_least |= more.slowdown_at_least;
     add_clusters(&mut row.clusters, &more.clusters);
     row.recomputed |= more.recomputed;
     row.findings.extend_from_slice(findings);

@@ -94,6 +94,7 @@ fn layer(
     let mut bounds: BTreeMap<&str, f64> = BTreeMap::new();
     for (report, part) in same {
         row.layers = row.layers.max(part.layers);
+        row.slowdown_at_least |= part.slowdown_at_least;
         add_count(&mut row.calls, part.calls);
         add(&mut row.time_ns, part.time_ns);
         add(&mut row.fprop_ns, part.fprop_ns);

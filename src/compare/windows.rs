@@ -116,6 +116,7 @@ fn summary(light: &Summary, detailed: &Summary) -> Summary {
         cost_known_ns: detailed.cost_known_ns,
         best_ideal_ns: detailed.best_ideal_ns,
         slowdown: detailed.slowdown,
+        slowdown_at_least: detailed.slowdown_at_least,
         ..light.clone()
     }
 }

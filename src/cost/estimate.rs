@@ -116,6 +116,12 @@ fn site_cost(
         cost = Ok(served);
     }
     if own.is_none()
+        && cost == Err(UnknownCost::DataDependent)
+        && let Some(experts) = generated_experts(run, site, args, decoded)
+    {
+        cost = Ok(experts);
+    }
+    if own.is_none()
         && let Some(sent) = message_cost(run, site, &main, &cost)
     {
         cost = Ok(sent);
@@ -258,6 +264,27 @@ fn served_attention(
         cache,
     };
     ops::cost_with_lengths(site.op.as_ref()?, args?, lengths).ok()
+}
+
+/// The cost of experts, if the kernels that multiply with them tell their sizes.
+fn generated_experts(
+    run: &Run,
+    site: &Site,
+    args: Option<&OpArgs>,
+    decoded: &[Arc<DecodedName>],
+) -> Option<OpCost> {
+    let products = (site.kernels.iter().zip(decoded))
+        .filter(|(_, name)| name.family == Family::Gemm && !name.helper);
+    let launched = products.map(|(kernel, name)| {
+        let config = run.profile.configs.get(kernel.config.idx())?;
+        Some(ops::Launched {
+            name: &name.base,
+            tile: name.tile?,
+            grid: config.grid,
+        })
+    });
+    let launched: Vec<_> = launched.collect::<Option<_>>()?;
+    ops::cost_of_experts(site.op.as_ref()?, args?, &launched).ok()
 }
 
 /// Finds the partners of one site. Few sites need them, and finding them visits every call.

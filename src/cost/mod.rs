@@ -126,6 +126,13 @@ pub struct SiteCost {
     pub least_bytes: Option<f64>,
 }
 
+impl SiteCost {
+    /// Whether FLOPs, bytes and ideal times are the most that they can be.
+    pub fn at_most(&self) -> bool {
+        !self.autotuning && self.cost.as_ref().is_ok_and(|cost| cost.at_most)
+    }
+}
+
 /// What limits the ideal time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -164,6 +171,9 @@ pub struct OpCost {
     /// not; every `bytes` is 0 then. Only GEMM, convolution, attention and recurrent operators have
     /// such a cost.
     pub bytes_known: bool,
+    /// Whether the work may be less: which experts of a mixture are used is not in a profile, for example.
+    /// Then nothing is called fast by it.
+    pub at_most: bool,
 }
 
 impl OpCost {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::gap::{EnclosingRanges, operators_around};
+use super::gap::{EnclosingRanges, operators_around, operators_around_captures};
 use super::{Answer, Entry, FactTable, Subject, fact};
 use crate::correlate::Run;
 use crate::profile::{
@@ -57,6 +57,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         return Vec::new();
     };
     let ops = operators(run, calls);
+    let captured = run.profile.copies.iter().filter_map(|copy| copy.captured);
+    let captured = operators_around_captures(run, captured);
     let mut kernels = kernel_unions(run);
     let mut windows: Vec<Span> = vec![window; run.profile.devices.len()];
     for device in &run.timeline.devices {
@@ -94,7 +96,10 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         let exposed = fresh.ns() - busy.map_or(0, |union| union.overlap(fresh));
         let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
         let callers = around.entry(key).or_default();
-        let enclosing = id.and_then(|id| ops.get(&id));
+        let enclosing = match copy.captured {
+            Some(capture) => captured.get(&capture),
+            None => id.and_then(|id| ops.get(&id)),
+        };
         let op = enclosing.map(|ops| ops.outer);
         *callers.ops.entry(op).or_default() += copy.span.ns();
         *callers.apis.entry(call.map(|call| call.name)).or_default() += copy.span.ns();
@@ -156,7 +161,7 @@ struct Callers {
 }
 
 /// The name with more than half of the time.
-fn most(times: &FxHashMap<Option<StrId>, i64>) -> Option<StrId> {
+pub(super) fn most(times: &FxHashMap<Option<StrId>, i64>) -> Option<StrId> {
     let all: i64 = times.values().fold(0, |sum, ns| sum.saturating_add(*ns));
     let mut names = times.iter().filter(|(_, ns)| **ns > all / 2);
     *names.next()?.0

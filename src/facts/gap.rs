@@ -1,6 +1,7 @@
 //! Facts of idle intervals, grouped by device, cause and the operator that blocked the host.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,7 +13,7 @@ use crate::correlate::{
     DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId, function_in,
 };
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, ClassId, KernelId, RangeKind, StrId};
+use crate::profile::{CallId, CaptureId, ClassId, KernelId, RangeKind, Span, StrId, ThreadId};
 
 mod first_shapes;
 mod host_activity;
@@ -386,27 +387,55 @@ pub(super) struct EnclosingRanges {
 }
 
 /// The operators around each of these calls, which are in the order of the profile.
-///
-/// One pass over the ranges; of those open at a call only the innermost few are looked at, so that
-/// ranges a program never closed cost nothing.
 pub(super) fn operators_around(
     run: &Run,
     calls: Vec<CallId>,
 ) -> FxHashMap<CallId, EnclosingRanges> {
+    let moment = |id: CallId| {
+        let call = run.profile.calls.get(id.idx())?;
+        Some((id, call.thread, call.span))
+    };
+    let moments: Vec<_> = calls.into_iter().filter_map(moment).collect();
+    around(run, moments)
+}
+
+/// The operators around each of these captures into CUDA graphs.
+pub(super) fn operators_around_captures(
+    run: &Run,
+    captures: impl Iterator<Item = CaptureId>,
+) -> FxHashMap<CaptureId, EnclosingRanges> {
+    let mut captures: Vec<CaptureId> = captures.collect();
+    captures.sort_unstable();
+    captures.dedup();
+    let moment = |id: CaptureId| {
+        let capture = run.profile.captures.get(id.idx())?;
+        let (start, end) = (capture.time, capture.time);
+        Some((id, capture.thread, Span { start, end }))
+    };
+    let mut moments: Vec<_> = captures.into_iter().filter_map(moment).collect();
+    moments.sort_by_key(|(_, _, span)| span.start);
+    around(run, moments)
+}
+
+/// The operators around each of these moments, which are in time order.
+///
+/// One pass over the ranges; of those open at a moment only the innermost few are looked at, so that
+/// ranges a program never closed cost nothing.
+fn around<K: Eq + Hash>(
+    run: &Run,
+    moments: Vec<(K, ThreadId, Span)>,
+) -> FxHashMap<K, EnclosingRanges> {
     let profile = &run.profile;
     let mut found = FxHashMap::default();
-    if calls.is_empty() || profile.ranges.is_empty() {
+    if moments.is_empty() || profile.ranges.is_empty() {
         return found;
     }
     let mut known: FxHashMap<Vec<StrId>, EnclosingRanges> = FxHashMap::default();
     let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
     let mut ranges = profile.ranges.iter().peekable();
     let mut stack = Vec::new();
-    for id in calls {
-        let Some(call) = profile.calls.get(id.idx()) else {
-            continue;
-        };
-        while let Some(range) = ranges.next_if(|r| r.span.start <= call.span.start) {
+    for (id, thread, span) in moments {
+        while let Some(range) = ranges.next_if(|r| r.span.start <= span.start) {
             let named = match range.kind {
                 RangeKind::CpuOp => true,
                 RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
@@ -418,9 +447,9 @@ pub(super) fn operators_around(
             }
         }
         stack.clear();
-        if let Some(open) = open.get(call.thread.idx()) {
+        if let Some(open) = open.get(thread.idx()) {
             let inner = open.iter().rev().take(DEPTH);
-            stack.extend(inner.filter(|(end, _)| *end >= call.span.end).map(|o| o.1));
+            stack.extend(inner.filter(|(end, _)| *end >= span.end).map(|o| o.1));
         }
         let Some(&inner) = stack.first() else {
             continue;

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::copy::most;
+use super::gap::{operators_around, operators_around_captures};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{Run, is_profilers_own, waited_share};
 use crate::profile::{
-    ApiClass, CallId, CopyKind, DeviceId, MemoryKind, ProcessId, SerialNumber, Span,
+    ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryKind, MemorySet, ProcessId,
+    SerialNumber, Span, StrId,
 };
 
 /// Counted once per run.
@@ -84,6 +87,32 @@ impl Host {
             }
         }
     }
+}
+
+/// The operator around more than half of the time of the analysed memsets, or around the capture of those that
+/// CUDA graphs replay.
+fn memset_op(run: &Run) -> Option<StrId> {
+    let window = run.window.span?;
+    let sets = run.profile.sets.iter().zip(&run.window.sets);
+    let analysed = sets.filter(|(set, analysed)| **analysed && overlaps(set.span, window));
+    let sets: Vec<&MemorySet> = analysed.map(|(set, _)| set).collect();
+    let numbers = sets.iter().map(|set| (set.process, set.correlation));
+    let calls = CorrelationMap::first_calls(&run.profile, numbers);
+    let call = |set: &MemorySet| calls.get(set.process, set.correlation);
+    let mut ids: Vec<CallId> = sets.iter().filter_map(|set| call(set)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let called = operators_around(run, ids);
+    let captured = operators_around_captures(run, sets.iter().filter_map(|set| set.captured));
+    let mut times: FxHashMap<Option<StrId>, i64> = FxHashMap::default();
+    for set in &sets {
+        let around = match set.captured {
+            Some(capture) => captured.get(&capture),
+            None => call(set).and_then(|id| called.get(&id)),
+        };
+        *times.entry(around.map(|ops| ops.outer)).or_default() += set.span.ns();
+    }
+    most(&times)
 }
 
 /// Calls that free device memory and wait for the GPU. Not those of memory pools, which do not wait, and
@@ -246,6 +275,18 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         |t| Answer::double(t.host.set_ns)
     ),
     fact!(
+        "run.memset_op",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The operator that the program called for more than half of the time of memsets, as the profile spells it; silent outside operators",
+        |t| {
+            let run = &t.costed.run;
+            Answer::or_silent(memset_op(run).map(|id| run.profile.text(id)), Answer::word)
+        }
+    ),
+    fact!(
         "run.blocking_memsets",
         Int,
         "",
@@ -327,6 +368,7 @@ mod tests {
                 kind,
                 src: MemoryKind::Unknown,
                 dst: MemoryKind::Unknown,
+                captured: None,
             });
         }
         correlate(

@@ -519,6 +519,15 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         |s| Answer::maybe_word(s.cost.best_dtype.map(DType::name))
     ),
     fact!(
+        "site.counted_at_most",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "Whether its FLOPs and bytes are the most that they can be, and so its ideal time and efficiency: experts of a mixture, of which a profile does not tell which ones got tokens",
+        |s| Answer::flag(s.cost.at_most())
+    ),
+    fact!(
         "site.efficiency",
         Double,
         "",

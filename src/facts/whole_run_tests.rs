@@ -53,6 +53,7 @@ fn copy(
         kind,
         src,
         dst,
+        captured: None,
     });
 }
 

@@ -365,6 +365,7 @@ mod tests {
                 correlation: None,
                 bytes: 0,
                 mem: crate::profile::MemoryKind::Unknown,
+                captured: None,
             });
         }
         let profile = builder.finish(|_, _| {});

@@ -8,8 +8,8 @@ use super::reader::{Progress, ReadError};
 use super::skipped_rows::SkippedRows;
 use super::sqlite::Db;
 use crate::profile::{
-    CopyKind, CorrelationMap, DeviceId, LaunchConfig, MemoryCopy, MemoryKind, MemorySet, ProcessId,
-    Profile, SerialNumber, Span, SyncKind, Synchronization,
+    CaptureId, CopyKind, CorrelationMap, DeviceId, LaunchConfig, MemoryCopy, MemoryKind, MemorySet,
+    ProcessId, Profile, SerialNumber, Span, SyncKind, Synchronization,
 };
 
 /// How to record a profile with kernels, for either tool: nvprof is no longer developed.
@@ -35,6 +35,13 @@ pub(super) trait Cupti: Send {
     fn copy_kind(&self, number: Option<i64>) -> CopyKind;
     /// The meaning of `srcKind`, `dstKind` and `memKind`.
     fn memory_kind(&self, number: Option<i64>) -> MemoryKind;
+    /// The capture of the node of a CUDA graph that ran in a process, if both are recorded.
+    fn captured(
+        &mut self,
+        builder: &mut Builder,
+        node: Option<i64>,
+        process: Option<i64>,
+    ) -> Option<CaptureId>;
     /// The meaning of `syncType`.
     fn sync_kind(&self, number: Option<i64>) -> SyncKind;
 }
@@ -84,7 +91,8 @@ columns!(
         "bytes",
         "copyKind",
         "srcKind",
-        "dstKind"
+        "dstKind",
+        "graphNodeId"
     ]
 );
 
@@ -103,8 +111,9 @@ pub(super) fn copies(
             table,
             CopyColumns,
             progress,
-            |row: [Option<i64>; 10]| {
-                let [common @ .., bytes, kind, src, dst] = row;
+            |row: [Option<i64>; 11]| {
+                let [common @ .., bytes, kind, src, dst, node] = row;
+                let [.., process, _, _] = common;
                 let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
                     return;
                 };
@@ -121,6 +130,7 @@ pub(super) fn copies(
                     kind: cupti.copy_kind(kind),
                     src: cupti.memory_kind(src),
                     dst: cupti.memory_kind(dst),
+                    captured: cupti.captured(builder, node, process),
                 };
                 builder.profile.copies.push(copy);
             },
@@ -140,7 +150,8 @@ columns!(
         "streamId",
         "correlationId",
         "bytes",
-        "memKind|memoryKind"
+        "memKind|memoryKind",
+        "graphNodeId"
     ]
 );
 
@@ -153,8 +164,9 @@ pub(super) fn sets(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
-    for_each_row(db, table, SetColumns, progress, |row: [Option<i64>; 8]| {
-        let [common @ .., bytes, kind] = row;
+    for_each_row(db, table, SetColumns, progress, |row: [Option<i64>; 9]| {
+        let [common @ .., bytes, kind, node] = row;
+        let [.., process, _, _] = common;
         let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
             return;
         };
@@ -169,6 +181,7 @@ pub(super) fn sets(
             correlation: common.correlation,
             bytes,
             mem: cupti.memory_kind(kind),
+            captured: cupti.captured(builder, node, process),
         };
         builder.profile.sets.push(set);
     })?;

@@ -224,6 +224,7 @@ fn summary(costed: &Costed) -> Summary {
         cost_known_ns,
         best_ideal_ns,
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
+        slowdown_at_least: costed.sites.iter().any(SiteCost::at_most),
         idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
         unexplained_idle_ns: run.unexplained_idle_ns,

@@ -22,6 +22,8 @@ pub(super) struct WorkRow<'a> {
     pub share: f64,
     /// Measured over ideal time; `None` unless it is known in every layer.
     pub slowdown: Option<f64>,
+    /// Whether that is the least that it can be.
+    pub at_least: bool,
     pub bound: Option<&'a str>,
 }
 
@@ -62,6 +64,7 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
                     .fold(0, |sum: u64, s| sum.saturating_add(s.calls)),
                 time_ns,
                 share: sites.iter().map(|s| s.share).sum::<f64>().min(1.0),
+                at_least: sites.iter().any(|s| s.slowdown_at_least),
                 slowdown: ideal.filter(|ns| *ns > 0.0).map(|ns| time_ns as f64 / ns),
                 bound: bound.filter(|b| sites.iter().all(|s| s.bound.as_deref() == Some(b))),
             }

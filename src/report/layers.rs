@@ -130,6 +130,7 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         slowdown: best_ideal_ns.map(|ideal| cost_known_ns / ideal),
         slowdown_partial: best_ideal_ns.is_some() && cost_known_ns < MOSTLY * time(None) as f64,
         slowdown_at_most: slowdown_at_most(costed, members()).filter(|_| best_ideal_ns.is_none()),
+        slowdown_at_least: members().any(|(_, cost)| cost.at_most()),
         bound: bound(members()).map(|b| b.name().to_owned()),
         findings,
     }
@@ -284,7 +285,7 @@ pub(super) fn already_fast(costed: &Costed, verdict: &Verdict, busy_ns: i64) -> 
 
 fn at_reachable(site: &Site, cost: &SiteCost) -> Option<f64> {
     let large = matches!(cost.family, Family::Gemm | Family::Conv | Family::Attention);
-    if !large || cost.autotuning || cost.bound == Some(Bound::Latency) {
+    if !large || cost.autotuning || cost.at_most() || cost.bound == Some(Bound::Latency) {
         return None;
     }
     let reachable = cost.reachable_ns.filter(|ns| *ns > 0.0)?;

@@ -322,6 +322,9 @@ pub struct Summary {
     pub best_ideal_ns: Option<f64>,
     /// `cost_known_ns / best_ideal_ns`.
     pub slowdown: Option<f64>,
+    /// Whether `slowdown` is the least that it can be: some of the work may be less than counted.
+    #[serde(default)]
+    pub slowdown_at_least: bool,
     /// Why more than a fifth of the idle time is unreliable in this capture; `null` when it is not.
     pub idle_unreliable: Option<String>,
     /// Idle time that recording overhead cannot explain, in ns, summed over devices.
@@ -631,6 +634,9 @@ pub struct LayerRow {
     pub slowdown: Option<f64>,
     /// Whether `slowdown` covers less than 80 % of the time.
     pub slowdown_partial: bool,
+    /// Whether `slowdown` is the least that it can be: some of the work may be less than counted.
+    #[serde(default)]
+    pub slowdown_at_least: bool,
     /// Upper bound of the slowdown where the cost is not known but the weights or cached keys and values
     /// that must be read are: the time over that of reading them.
     #[serde(default)]

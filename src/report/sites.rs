@@ -55,6 +55,9 @@ pub struct SiteRow {
     pub reachable_ns: Option<f64>,
     /// `time_ns / best_ideal_ns`; `null` where it is not meaningful.
     pub slowdown: Option<f64>,
+    /// Whether `slowdown` is the least that it can be: some of the work may be less than counted.
+    #[serde(default)]
+    pub slowdown_at_least: bool,
     /// What limits it: `math`, `memory` or `latency`.
     pub bound: Option<String>,
     /// Data type of the math.
@@ -146,6 +149,7 @@ fn row(
         best_ideal_ns,
         reachable_ns: positive(cost.reachable_ns),
         slowdown: slowdown(site, cost, best_ideal_ns),
+        slowdown_at_least: cost.at_most(),
         bound: (cost.bound.filter(|_| cost.family != Family::Communication))
             .map(|b| b.name().to_owned()),
         dtype: cost.math_dtype.map(|d| d.name().to_owned()),

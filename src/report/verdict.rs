@@ -368,8 +368,9 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     figures.extend(communication(s));
     if let Some(slowdown) = s.slowdown {
         figures.push(format!(
-            "{} of kernel time can be compared with its ideal time: it takes {} as long",
+            "{} of kernel time can be compared with its ideal time: it takes {}{} as long",
             percent(s.cost_known_ns / s.kernel_time_ns as f64),
+            if s.slowdown_at_least { "at least " } else { "" },
             times(slowdown)
         ));
     }

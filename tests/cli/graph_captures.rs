@@ -181,6 +181,25 @@ fn a_recording_of_the_capture_names_the_kernels_of_replays() {
 }
 
 #[test]
+fn replayed_memsets_are_called_by_the_operator_of_their_capture() {
+    let sandbox = sandbox();
+    let memsets = format!(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER,
+             streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, memKind INTEGER,
+             graphNodeId INTEGER);
+         INSERT INTO NVTX_EVENTS VALUES (1395000, 1399000, 59, 'aten::zeros, op_id = 900', {TID}, NULL, 0);
+         INSERT INTO CUDA_GRAPH_NODE_EVENTS VALUES (1397000, 1397000, 69, {TID}, NULL, 900, NULL),
+             (20000000, 20000000, 69, {TID}, NULL, 901, 900);
+         INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET SELECT start, start + 300000, 0, 9, correlationId, globalPid,
+             1000000, 2, 901 FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId = 200;"
+    );
+    let file = Connection::open(sandbox.at("with.sqlite")).unwrap();
+    file.execute_batch(&memsets).unwrap();
+    let text = sandbox.fine("with.sqlite --format markdown");
+    has(&text, &["Most of it is called by `aten::zeros`."]);
+}
+
+#[test]
 fn a_recording_without_the_capture_says_what_to_record() {
     let sandbox = sandbox();
     let report = sandbox.report("without.sqlite");

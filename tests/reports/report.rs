@@ -234,6 +234,7 @@ impl Sample {
             roles: vec![],
             note: Some("causal mask not discounted"),
             bytes_known: true,
+            at_most: false,
         };
         self.costed.sites.push(SiteCost {
             family: Family::Gemm,

@@ -101,6 +101,7 @@ impl Bench {
             kind,
             src,
             dst: MemoryKind::Device,
+            captured: None,
         });
     }
 

@@ -276,6 +276,7 @@ impl<'a> Call<'a> {
             roles,
             note: None,
             bytes_known,
+            at_most: false,
         })
     }
 

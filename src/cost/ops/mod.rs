@@ -28,6 +28,7 @@ mod comm;
 mod conv;
 mod copy;
 mod embedding;
+mod experts;
 mod fused;
 mod gemm;
 mod index;
@@ -43,6 +44,7 @@ mod serving;
 
 pub(in crate::cost) use attention::CachedLengths;
 pub(in crate::cost) use call::{count, distinct};
+pub(in crate::cost) use experts::Launched;
 pub(in crate::cost) use serving::{bytes_per_key, weight_bytes};
 
 /// One entry of the cost table: the names of an operator, its cost and the source of the formula.
@@ -83,6 +85,7 @@ const PARTS: &[&[Entry]] = &[
     optim::ENTRIES,
     comm::ENTRIES,
     serving::ENTRIES,
+    experts::ENTRIES,
 ];
 
 /// Every operator with a cost model, family by family.
@@ -252,6 +255,21 @@ pub(in crate::cost) fn cost_with_lengths(
     let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
     let call = call(&name, key, entry, args, false, Some(lengths.cache));
     attention::with_lengths(&call, lengths)
+}
+
+/// The cost of experts of which the call itself does not have the sizes, from the grids of their kernels.
+///
+/// # Errors
+/// As [`cost`]; [`UnknownCost::DataDependent`] for other operators and other kernels.
+pub(in crate::cost) fn cost_of_experts(
+    op: &OpName,
+    args: &OpArgs,
+    kernels: &[Launched<'_>],
+) -> Result<OpCost, UnknownCost> {
+    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
+    let call = call(&name, key, entry, args, false, None);
+    experts::generated(&call, kernels)
 }
 
 fn call<'a>(

@@ -1,5 +1,5 @@
 //! Operators that serving engines and their kernel libraries define beside PyTorch's: gated activations,
-//! rotary embeddings, writes to the cache of keys and values, quantization, unquantized products, experts;
+//! rotary embeddings, writes to the cache of keys and values, quantization, unquantized products;
 //! and the operators of FBGEMM on lists of indices.
 //!
 //! Most of them take the tensors that they write as their first arguments, so the tensors of a call are
@@ -93,22 +93,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         bytes: "A [M, K] + W [N, K] + out",
         source: "AITER aiter/tuned_gemm.py: gemm_a16w16(A, B, ...) with B as [N, K]; vLLM model_executor/layers/utils.py: rocm_unquantized_gemm(x, weight, bias)",
         handler: product_with_weights,
-        ..GATED
-    },
-    Entry {
-        names: &[
-            "moe_forward",
-            "moe_forward_shared",
-            "inplace_fused_experts",
-            "outplace_fused_experts",
-        ],
-        namespaces: &["vllm"],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
-        flops: "unknown: which experts the tokens go to is not in the profile, nor are the experts' weights",
-        bytes: "unknown: the same",
-        source: "vLLM model_executor/layers/fused_moe/layer.py: moe_forward(hidden_states, router_logits, layer_name)",
-        handler: experts,
         ..GATED
     },
     Entry {
@@ -241,7 +225,7 @@ fn gated(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(product([5, n]), bytes, elements(n))
 }
 
-fn every_tensor(call: &Call) -> Result<OpCost, UnknownCost> {
+pub(super) fn every_tensor(call: &Call) -> Result<OpCost, UnknownCost> {
     let tensors = || call.args.tensors().filter(|t| !t.shape.is_empty());
     let bytes = tensors().try_fold(0_u64, |sum, t| Ok(sum.saturating_add(call.bytes(t)?)));
     let n = tensors().map(|t| count(&t.shape)).max();
@@ -320,10 +304,6 @@ fn product_with_weights(call: &Call) -> Result<OpCost, UnknownCost> {
         contiguous: (false, true, true),
     };
     call.one(product([2, m, *n, *k]), bytes, dims)
-}
-
-fn experts(_call: &Call) -> Result<OpCost, UnknownCost> {
-    Err(UnknownCost::DataDependent)
 }
 
 fn permuted_features(call: &Call) -> Result<OpCost, UnknownCost> {

@@ -282,6 +282,7 @@ impl UserCost {
             }],
             note: None,
             bytes_known,
+            at_most: false,
         })
     }
 }

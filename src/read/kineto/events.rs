@@ -415,6 +415,7 @@ impl Rows {
             kind,
             src,
             dst,
+            captured: None,
         };
         self.builder.profile.copies.push(copy);
     }
@@ -436,6 +437,7 @@ impl Rows {
             correlation: correlation(event.args.correlation.and_then(whole)),
             bytes: event.args.bytes.and_then(count).unwrap_or(0),
             mem: within_brackets(&name).map_or(MemoryKind::Unknown, memory),
+            captured: None,
         };
         self.builder.profile.sets.push(set);
     }

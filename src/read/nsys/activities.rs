@@ -2,10 +2,11 @@
 
 use super::devices::Gpus;
 use super::enums::{self, Enumeration};
+use super::graph_nodes::GraphNodes;
 use super::{Pids, process_key};
 use crate::profile::{
-    CopyKind, CudaEvent, DeviceId, GraphTrace, MemoryKind, Overhead, ProcessId, SerialNumber, Span,
-    SyncKind,
+    CaptureId, CopyKind, CudaEvent, DeviceId, GraphTrace, MemoryKind, Overhead, ProcessId,
+    SerialNumber, Span, SyncKind,
 };
 use crate::read::builder::{Builder, Owners};
 use crate::read::cupti::{self, Cupti, GpuRecord, correlation, count32};
@@ -24,14 +25,14 @@ const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 /// Adds all of them except the overheads to the profile.
 pub(super) fn add(
     db: &Db,
-    pids: &Pids,
-    gpus: &Gpus,
+    (pids, gpus, nodes): (&Pids, &Gpus, &mut GraphNodes),
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut records = NsysRecords {
         pids,
         gpus,
+        nodes,
         owners: None,
         copy_kinds: enums::copy_kinds(db)?,
         memory_kinds: enums::memory_kinds(db)?,
@@ -48,6 +49,7 @@ pub(super) fn add(
 struct NsysRecords<'a> {
     pids: &'a Pids,
     gpus: &'a Gpus,
+    nodes: &'a mut GraphNodes,
     /// Built when the first record does not contain its process.
     owners: Option<Owners>,
     copy_kinds: Enumeration<CopyKind>,
@@ -82,6 +84,15 @@ impl Cupti for NsysRecords<'_> {
 
     fn memory_kind(&self, number: Option<i64>) -> MemoryKind {
         self.memory_kinds.of(number).unwrap_or(MemoryKind::Unknown)
+    }
+
+    fn captured(
+        &mut self,
+        builder: &mut Builder,
+        node: Option<i64>,
+        process: Option<i64>,
+    ) -> Option<CaptureId> {
+        self.nodes.capture(node?, process?, self.pids, builder)
     }
 
     fn sync_kind(&self, number: Option<i64>) -> SyncKind {

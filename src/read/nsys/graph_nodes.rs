@@ -3,13 +3,15 @@
 //! With `--cuda-graph-trace=node`, `CUDA_GRAPH_NODE_EVENTS` has a row for every node that is made while
 //! Nsight Systems records: one without an original for a node that a call captures, and one with an
 //! original for each of its clones. A kernel names the clone that ran, made when the graph was
-//! instantiated. NVIDIA joins the same columns in
+//! instantiated; copies and memsets do alike. NVIDIA joins the same columns in
 //! <https://github.com/NVIDIA/TensorRT-LLM/blob/main/examples/layer_wise_benchmarks/parse.py>.
+
+use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Pids, process_key};
-use crate::profile::{Capture, CaptureId, ConfigId, Kernel, Profile, StrId};
+use crate::profile::{Capture, CaptureId, Profile};
 use crate::read::builder::Builder;
 use crate::read::integer_rows::{columns, for_each_row};
 use crate::read::reader::{Progress, ReadError};
@@ -73,7 +75,7 @@ impl GraphNodes {
         Ok(nodes)
     }
 
-    /// The capture of the node that a kernel of a process ran as. The process is a `globalPid`.
+    /// The capture of the node that work of a process ran as. The process is a `globalPid`.
     pub(super) fn capture(
         &mut self,
         node: i64,
@@ -106,26 +108,52 @@ impl GraphNodes {
     }
 }
 
-/// Forgets captures whose kernel differs between replays. The program has updated the graph
-/// (`cudaGraphExecUpdate`), so the kernels may no longer do what was captured.
+/// Forgets captures whose kernel, copy or memset differs between replays. The program has updated the graph
+/// (`cudaGraphExecUpdate`), so they may no longer do what was captured.
 pub(super) fn forget_updated(profile: &mut Profile) {
     if profile.captures.is_empty() {
         return;
     }
-    let kind = |kernel: &Kernel| (kernel.name, kernel.config);
-    let mut kinds: FxHashMap<CaptureId, (StrId, ConfigId)> = FxHashMap::default();
+    forget(
+        &mut profile.kernels,
+        |kernel| (kernel.name, kernel.config),
+        |kernel| &mut kernel.captured,
+    );
+    forget(
+        &mut profile.copies,
+        |copy| (copy.bytes, copy.kind),
+        |copy| &mut copy.captured,
+    );
+    forget(&mut profile.sets, |set| set.bytes, |set| &mut set.captured);
+}
+
+/// Forgets the captures of work that is not of one kind.
+fn forget<T, K: PartialEq>(
+    work: &mut [T],
+    kind: fn(&T) -> K,
+    captured: fn(&mut T) -> &mut Option<CaptureId>,
+) {
+    let mut kinds: FxHashMap<CaptureId, K> = FxHashMap::default();
     let mut updated: FxHashSet<CaptureId> = FxHashSet::default();
-    for kernel in &profile.kernels {
-        if let Some(capture) = kernel.captured
-            && *kinds.entry(capture).or_insert(kind(kernel)) != kind(kernel)
-        {
-            updated.insert(capture);
+    for one in &mut *work {
+        let now = kind(one);
+        if let Some(capture) = *captured(one) {
+            match kinds.entry(capture) {
+                Entry::Vacant(first) => {
+                    first.insert(now);
+                }
+                Entry::Occupied(first) if *first.get() != now => {
+                    updated.insert(capture);
+                }
+                Entry::Occupied(_) => {}
+            }
         }
     }
     if updated.is_empty() {
         return;
     }
-    for kernel in &mut profile.kernels {
-        kernel.captured = kernel.captured.filter(|id| !updated.contains(id));
+    for one in work {
+        let capture = captured(one);
+        *capture = capture.filter(|id| !updated.contains(id));
     }
 }

@@ -114,7 +114,6 @@ fn read(
     let mut kernels = kernels::UnnamedKernels::default();
     let context = (&pids, &gpus, &mut nodes);
     kernels.read(&db, KERNELS, context, &mut builder, progress)?;
-    drop(nodes);
     let overheads = activities::overheads(&db, progress)?;
     #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
     let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
@@ -123,9 +122,11 @@ fn read(
     let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
     calls.name(&strings, &mut builder);
     kernels.name(&strings, &mut builder);
-    graph_nodes::forget_updated(&mut builder.profile);
     activities::add_overheads(overheads, &strings, &pids, &mut builder);
-    activities::add(&db, &pids, &gpus, &mut builder, progress)?;
+    let context = (&pids, &gpus, &mut nodes);
+    activities::add(&db, context, &mut builder, progress)?;
+    drop(nodes);
+    graph_nodes::forget_updated(&mut builder.profile);
 
     let kinds = enums::event_kinds(&db)?;
     let pruner = pruning.and_then(|pruning| pruning.start(&builder.profile));

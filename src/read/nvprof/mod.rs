@@ -17,8 +17,8 @@ use super::reader::{Input, Progress, ReadError, Reader, Sniff};
 use super::skipped_rows::SkippedRows;
 use super::sqlite::{Cells, Db, Sink};
 use crate::profile::{
-    ApiCall, ApiClass, Container, CopyKind, CudaEvent, DeviceId, Format, Kernel, MemoryKind,
-    Overhead, ProcessId, Profile, RangeArgs, SerialNumber, SyncKind,
+    ApiCall, ApiClass, CaptureId, Container, CopyKind, CudaEvent, DeviceId, Format, Kernel,
+    MemoryKind, Overhead, ProcessId, Profile, RangeArgs, SerialNumber, SyncKind,
 };
 
 mod cbid;
@@ -290,6 +290,16 @@ impl Cupti for NvprofRecords {
             Some(5 | 7) => MemoryKind::Managed,
             _ => MemoryKind::Unknown,
         }
+    }
+
+    /// nvprof does not record the nodes of graphs.
+    fn captured(
+        &mut self,
+        _builder: &mut Builder,
+        _node: Option<i64>,
+        _process: Option<i64>,
+    ) -> Option<CaptureId> {
+        None
     }
 
     /// `CUpti_ActivitySynchronizationType`.

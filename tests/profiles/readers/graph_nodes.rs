@@ -175,3 +175,53 @@ fn damaged_node_rows_are_skipped_and_counted() {
     );
     assert_eq!(note(&profile, "ranges_missing"), None);
 }
+
+/// Copies and memsets of graphs, with the columns of real exports.
+#[test]
+fn replayed_copies_and_memsets_refer_to_the_capture_of_their_node() {
+    let tables = "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER,
+             streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER,
+             srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER);
+         CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER,
+             streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER, memKind INTEGER,
+             graphNodeId INTEGER);";
+    let copy = |start: i64, node: &str, bytes: i64| {
+        format!(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({start}, {}, 0, 7, 8, {PID}, {bytes}, 8, 2, 2, {node});",
+            start + 10
+        )
+    };
+    let set = |start: i64, node: &str| {
+        format!(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES ({start}, {}, 0, 7, 8, {PID}, 64, 2, {node});",
+            start + 10
+        )
+    };
+    let built = built(&[
+        tables.to_owned(),
+        node(110, TID, 20, 0),
+        node(120, TID, 21, 0),
+        node(130, TID, 22, 0),
+        node(200, TID, 30, 20),
+        node(201, TID, 31, 21),
+        node(202, TID, 32, 22),
+        copy(1_000, "30", 4096),
+        copy(1_100, "32", 4096),
+        set(1_200, "31"),
+        copy(2_000, "30", 4096),
+        // The program has given this node another size.
+        copy(2_100, "32", 8192),
+        set(2_200, "31"),
+        copy(3_000, "NULL", 4096),
+        set(3_100, "NULL"),
+    ]);
+    let profile = open(&built.path).unwrap();
+    let time = |captured: Option<pyprof_advise::profile::CaptureId>| {
+        captured.map(|id| profile.captures[id.idx()].time)
+    };
+    let copies: Vec<_> = profile.copies.iter().map(|c| time(c.captured)).collect();
+    assert_eq!(copies, [Some(110), None, Some(110), None, None]);
+    let sets: Vec<_> = profile.sets.iter().map(|s| time(s.captured)).collect();
+    assert_eq!(sets, [Some(120), Some(120), None]);
+    assert_eq!(profile.notes, []);
+}
