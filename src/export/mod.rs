@@ -330,6 +330,11 @@ pub const COLUMNS: &[ExportColumn] = &[
         "`time_ns / best_ideal_ns`; empty for latency-bound work and collectives",
     ),
     column(
+        "slowdown_at_least",
+        ColumnValue::Flag(|r| Some(r.site.slowdown_at_least)),
+        "whether `slowdown` is the least that it can be: some of the work may be less than counted",
+    ),
+    column(
         "bound",
         ColumnValue::Text(|r| r.site.bound.as_deref()),
         "what limits it: `math`, `memory` or `latency`",
