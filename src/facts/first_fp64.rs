@@ -130,7 +130,7 @@ mod tests {
         let mm = |letter| format!("volta_{letter}gemm_64x64_nn");
         let (single, double) = (mm('s'), mm('d'));
         let named = first(&[("add", &single), ("mm", &double), ("mul", &double)]);
-        assert_eq!(named, Answer::Value(Value::Str("aten::mm [4,8]".into())));
+        assert_eq!(named, Answer::Value(Value::Str("aten::mm [4, 8]".into())));
         assert_eq!(first(&[("mm", &single)]), Answer::DoesNotApply);
     }
 }
