@@ -59,7 +59,7 @@ pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
 pub use table::{FactTable, FactView};
-pub(crate) use work_steps::{steps_in_window, work_steps};
+pub(crate) use work_steps::steps_in_window;
 
 /// The kind of thing a rule is evaluated for: one finding per member of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

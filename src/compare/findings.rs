@@ -37,12 +37,14 @@ struct Found<'a> {
 type Key<'a> = (&'a str, &'a str);
 
 /// Merges the findings of the reports. `names` has the name of each report and the unit it counts;
-/// `transfer_ns` is what all collectives take without waiting, summed over the ranks, where that is known.
+/// `transfer_ns` is what all collectives take without waiting, summed over the ranks, where that is known, and
+/// `slack_ns` per report for how long a step it waits for other ranks.
 pub(super) fn fold(
     reports: &[Report],
     summary: &Summary,
     names: &Names,
     transfer_ns: Option<f64>,
+    slack_ns: &[f64],
 ) -> Folded {
     let mut advice: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
     let mut capture: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
@@ -69,7 +71,7 @@ pub(super) fn fold(
     }
     let mut groups: Vec<(FindingReport, Vec<Found<'_>>)> = advice
         .into_values()
-        .filter_map(|group| Some((one(&group, summary, names)?, group)))
+        .filter_map(|group| Some((one(&group, summary, (names, slack_ns))?, group)))
         .collect();
     groups.sort_by(|(a, _), (b, _)| by_place(a, b, summary));
     if let Some(transfer_ns) = transfer_ns {
@@ -83,7 +85,7 @@ pub(super) fn fold(
     let mut folded = Folded {
         capture: capture
             .values()
-            .filter_map(|group| one(group, summary, names))
+            .filter_map(|group| one(group, summary, (names, slack_ns)))
             .collect(),
         ..Folded::default()
     };
@@ -168,7 +170,11 @@ fn key(finding: &FindingReport) -> Key<'_> {
 }
 
 /// The merged finding: texts from the rank where it costs most, times summed over all.
-fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingReport> {
+fn one(
+    group: &[Found<'_>],
+    summary: &Summary,
+    (names, slack_ns): (&Names, &[f64]),
+) -> Option<FindingReport> {
     let claims = |f: &FindingReport| f.saving.as_ref().map_or(-1.0, |s| s.counted_high_ns);
     let worst = group.iter().reduce(|best, next| {
         let by_claim = claims(next.finding).total_cmp(&claims(best.finding));
@@ -180,7 +186,7 @@ fn one(group: &[Found<'_>], summary: &Summary, names: &Names) -> Option<FindingR
         }
     })?;
     let all = || group.iter().map(|found| found.finding);
-    let saving = saving(group, summary, names.names.len());
+    let saving = saving(group, summary, slack_ns);
     let time_ns = all().map(|f| f.time_ns).sum();
     let whole = match &saving {
         Some(s) if s.kind == SavingKind::Idle => summary.device_window_ns,
@@ -227,7 +233,7 @@ fn places(group: &[Found<'_>]) -> Vec<FindingPlace> {
     places
 }
 
-fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<SavingReport> {
+fn saving(group: &[Found<'_>], summary: &Summary, slack_ns: &[f64]) -> Option<SavingReport> {
     let all: Vec<&SavingReport> = group
         .iter()
         .filter_map(|found| found.finding.saving.as_ref())
@@ -247,24 +253,34 @@ fn saving(group: &[Found<'_>], summary: &Summary, reports: usize) -> Option<Savi
         counted_high_ns,
         counted_share: share(counted_high_ns, whole as f64),
         overlap_ns: total(|s| s.overlap_ns),
-        step_low_ns: step(group, |s| s.step_low_ns)
-            .map(|(ns, on)| if on == reports { ns } else { 0.0 }),
-        step_high_ns: step(group, |s| s.step_high_ns).map(|(ns, _)| ns),
+        step_low_ns: step(group, |s| s.step_low_ns).map(|by_report| {
+            // What the others gain is lost in waiting for a rank without the finding, unless that one waited for
+            // them.
+            let without = (slack_ns.iter().enumerate())
+                .filter(|(report, _)| !by_report.contains_key(report))
+                .map(|(_, slack)| *slack);
+            without.fold(least(&by_report), f64::min)
+        }),
+        step_high_ns: step(group, |s| s.step_high_ns).map(|by_report| least(&by_report)),
     })
 }
 
-/// The smallest saving of a step of any rank that has the finding, and the number of those: ranks run their
-/// steps together, and one that has nothing to save may be the one that the others wait for, or not. `None`
-/// without an estimate for each.
-fn step(group: &[Found<'_>], end: fn(&SavingReport) -> Option<f64>) -> Option<(f64, usize)> {
+/// The saving of a step of each rank that has the finding: ranks run their steps together, so that the job gains
+/// the smallest. `None` without an estimate for each.
+fn step(
+    group: &[Found<'_>],
+    end: fn(&SavingReport) -> Option<f64>,
+) -> Option<BTreeMap<usize, f64>> {
     let mut by_report: BTreeMap<usize, f64> = BTreeMap::new();
     for found in group {
         let gain = end(found.finding.saving.as_ref()?)?;
         *by_report.entry(found.report).or_default() += gain;
     }
-    let on = by_report.len();
-    let least = by_report.into_values().reduce(f64::min)?;
-    Some((least, on))
+    Some(by_report)
+}
+
+fn least(by_report: &BTreeMap<usize, f64>) -> f64 {
+    by_report.values().copied().reduce(f64::min).unwrap_or(0.0)
 }
 
 fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {

@@ -7,8 +7,8 @@ use super::{comparison, distinct, findings, share, sites, some, tables};
 use crate::base::units::counted;
 use crate::profile::Switch;
 use crate::report::{
-    self, CollectiveRow, GpuUsed, Job, Launching, LeftOut, Method, Report, SCHEMA_VERSION, Summary,
-    WorkUnit,
+    self, CollectiveRow, GpuUsed, Job, Launching, LeftOut, Method, Rank, Report, SCHEMA_VERSION,
+    Summary, WorkUnit,
 };
 
 /// Merges reports: times are summed over ranks, the same finding on several ranks becomes one, and
@@ -45,7 +45,8 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         let each = waits.transfer_ns + first;
         (matched == waits.of).then_some(each * reports.len() as f64)
     });
-    let folded = findings::fold(&reports, &summary, &names, transfer_ns);
+    let slack_ns = slack(&reports, &ranks.rows);
+    let folded = findings::fold(&reports, &summary, &names, transfer_ns, &slack_ns);
     let (layers, layers_omitted) = tables::layers(&reports, summary.busy_ns, &folded.numbers);
     let (sites, sites_omitted) = sites::sites(&reports, summary.busy_ns, &folded.numbers);
     for rank in &mut ranks.rows {
@@ -104,6 +105,23 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
     Some(merged)
 }
 
+/// Per report: for how long a step its ranks wait for others, at least: by as much the steps of those can
+/// become shorter before they wait in turn. 0 where that is not known.
+fn slack(reports: &[Report], ranks: &[Rank]) -> Vec<f64> {
+    let of = |rank: &Rank| {
+        let row = ranks.iter().find(|row| {
+            (row.rank, &row.file, row.process) == (rank.rank, &rank.file, rank.process)
+        })?;
+        let each = row.steps.max(1) as f64 * row.devices.max(1) as f64;
+        Some(row.waited_ns? / each)
+    };
+    let least = |report: &Report| {
+        let waits = report.ranks.iter().map(|rank| of(rank).unwrap_or(0.0));
+        waits.reduce(f64::min).unwrap_or(0.0)
+    };
+    reports.iter().map(least).collect()
+}
+
 /// `rank0.json.gz and 7 more files`.
 fn several(first: &str, reports: usize) -> String {
     match reports {
@@ -149,15 +167,21 @@ fn summary(reports: &[Report]) -> Summary {
         0
     };
     let lengths: Vec<f64> = all().filter_map(|s| s.step_ns).collect();
+    let work_steps = mean_of_all(reports, |s| s.work_steps);
+    let devices = count(|s| s.devices);
     let busy_ns = total(|s| s.busy_ns);
     let device_window_ns = total(|s| s.device_window_ns);
     let cost_known_ns = all().map(|s| s.cost_known_ns).sum();
     let best_ideal_ns = all().filter_map(|s| s.best_ideal_ns).reduce(|a, b| a + b);
     Summary {
         gpu: gpu(reports),
-        devices: count(|s| s.devices),
+        devices,
         steps,
-        step_ns: (steps > 0).then(|| share(lengths.iter().sum(), lengths.len() as f64)),
+        // Where ranks have several steps each, not the mean of their means, so that the parts add up to it.
+        step_ns: (steps > 0).then(|| match work_steps {
+            Some(steps) => share(device_window_ns as f64, steps * devices as f64),
+            None => share(lengths.iter().sum(), lengths.len() as f64),
+        }),
         host_step_ns: mean_of_all(reports, |s| s.host_step_ns).filter(|_| steps > 0),
         window_ns: total(|s| s.window_ns) / reports.len().max(1) as i64,
         device_window_ns,
@@ -182,7 +206,7 @@ fn summary(reports: &[Report]) -> Summary {
         idle_unreliable: untrusted(reports),
         reliable_idle_ns: total(|s| s.reliable_idle_ns),
         unexplained_idle_ns: total(|s| s.unexplained_idle_ns),
-        work_steps: mean_of_all(reports, |s| s.work_steps),
+        work_steps,
         step_weight: mean_of_all(reports, |s| s.step_weight),
         steps_from: reports
             .first()

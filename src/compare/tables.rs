@@ -171,6 +171,7 @@ pub(super) fn setup(reports: &[Report]) -> SetUp {
         add_count(&mut all.copied_bytes, part.copied_bytes);
         add(&mut all.copied_ns, part.copied_ns);
         add_count(&mut all.pageable_copies, part.pageable_copies);
+        add_count(&mut all.copies_after, part.copies_after);
         add(&mut all.loading_ns, part.loading_ns);
         add(&mut all.profiler_ns, part.profiler_ns);
         for work in &part.excluded {

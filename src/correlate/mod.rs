@@ -117,6 +117,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let mut steps = steps;
     let exclusions = Exclusions::decide(&profile, &mut steps, &launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
+    let user_ranges = user_ranges(&profile, &texts);
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
         || {
@@ -125,6 +126,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
                 &texts,
                 &launches,
                 (&exclusions, analysed),
+                &user_ranges,
                 vocabulary,
             )
         },
@@ -167,7 +169,6 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
     let batch = serving_batch::of_window(&profile, &launches, &times.inside);
     let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
-    let user_ranges = user_ranges(&profile, &texts);
     let op_names = texts.op_names;
     drop((launches, brackets));
     let messages = arguments.messages(&profile);
@@ -292,6 +293,7 @@ fn times(
     texts: &RangeInfos,
     launches: &[Option<CallId>],
     (exclusions, step_count): (&Exclusions, usize),
+    user_ranges: &[RangeId],
     vocabulary: &Vocabulary<'_>,
 ) -> DeviceTimes {
     let ids = |such: fn(&RangeInfo) -> bool| -> Vec<RangeId> {
@@ -308,6 +310,7 @@ fn times(
         excluded: &exclusions.times,
         steps: &exclusions.steps,
         step_count,
+        user_ranges,
     };
     timeline::times(profile, &hints, vocabulary.is_communication)
 }

@@ -566,6 +566,9 @@ pub struct SetUp {
     pub copied_ns: i64,
     /// Number of copies from or to pageable memory.
     pub pageable_copies: u64,
+    /// Number of copies behind a pause after the last kernel, in a capture without steps.
+    #[serde(default)]
+    pub copies_after: u64,
     /// Work that is not analysed, by reason.
     pub excluded: Vec<ExcludedWork>,
     /// Idle time inside the window, summed over devices, while code was loaded or compiled or memory was set up, in ns. It

@@ -177,33 +177,39 @@ impl Steps {
 pub struct StepTime {
     /// Number of analysed steps.
     pub steps: u64,
-    /// Mean length on the host, ns; of a single step up to the end of its GPU work.
+    /// How many steps the kernels of the window amount to: more than `steps` where some belong to steps that
+    /// began before the capture. `None` if no kernel belongs to an analysed step.
+    pub work_steps: Option<f64>,
+    /// Mean length, ns: the analysed time of a device over the number of steps. The parts of a step, which
+    /// are divided by the same number, add up to it.
+    pub ns: f64,
+    /// Mean length on the host, ns.
     pub host_ns: f64,
-    /// Mean length on the GPU, ns, where it is longer than on the host: the host runs ahead and only
-    /// queues the work of its steps.
-    pub gpu_ns: Option<f64>,
+    /// Whether the host runs ahead and only queues the work of its steps, which take longer on the GPU.
+    pub host_is_ahead: bool,
 }
 
 impl StepTime {
     /// In a balanced run, the step times of host and GPU agree within this factor.
     const AHEAD: f64 = 1.1;
 
-    /// The step time, ns.
-    pub fn ns(&self) -> f64 {
-        self.gpu_ns.unwrap_or(self.host_ns)
-    }
-
-    /// `None` if no step was analysed. `window_ns` is the length of the analysed window.
-    fn of(steps: &[Step], window_ns: f64) -> Option<StepTime> {
+    /// `None` if no step was analysed. `window_ns` is the mean length of the analysed window of a device.
+    fn of(steps: &[Step], work_steps: Option<f64>, window_ns: f64) -> Option<StepTime> {
         let judged: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
         let count = judged.len() as f64;
         let host_ns = judged.iter().map(|s| s.span.ns() as f64).sum::<f64>() / count;
-        let gpu_ns = gpu_ns(&judged).filter(|gpu| *gpu > Self::AHEAD * host_ns);
-        let single = judged.len() == 1 && gpu_ns.is_none();
+        // Without kernels in them, as many steps as fit: there may be work of others.
+        let number = work_steps.unwrap_or_else(|| count.max(window_ns / host_ns));
+        let ns = match window_ns > 0.0 && number.is_finite() {
+            true => window_ns / number,
+            false => host_ns,
+        };
         (!judged.is_empty()).then_some(StepTime {
             steps: judged.len() as u64,
-            host_ns: if single { window_ns } else { host_ns },
-            gpu_ns,
+            work_steps,
+            ns,
+            host_ns,
+            host_is_ahead: gpu_ns(&judged).is_some_and(|gpu| gpu > Self::AHEAD * host_ns),
         })
     }
 }
@@ -211,7 +217,52 @@ impl StepTime {
 impl Run {
     /// The mean time per step; `None` if no step was analysed.
     pub fn step_time(&self) -> Option<StepTime> {
-        StepTime::of(&self.steps, self.analysed_ns() as f64)
+        let devices = &self.timeline.devices;
+        let analysed = devices.iter().map(|d| d.analysed_ns() as f64).sum::<f64>();
+        let window_ns = analysed / devices.len().max(1) as f64;
+        StepTime::of(&self.steps, self.work_steps(), window_ns)
+    }
+
+    /// How many steps the kernels of the window amount to; `None` if none belongs to an analysed step.
+    fn work_steps(&self) -> Option<f64> {
+        let steps = self.steps.iter().filter(|step| !step.warmup).count();
+        if steps == 0 {
+            return None;
+        }
+        let analysed = |id: StepId| self.steps.get(id.idx()).is_some_and(|step| !step.warmup);
+        let (mut all, mut of_steps) = (0_i64, 0_i64);
+        for (kernel, link) in self.profile.kernels.iter().zip(&self.links) {
+            if link.site.is_some() {
+                all = all.saturating_add(kernel.span.ns());
+                if link.step.is_some_and(analysed) {
+                    of_steps = of_steps.saturating_add(kernel.span.ns());
+                }
+            }
+        }
+        (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))
+    }
+
+    /// The analysed window in one part per analysed step, in order: each lasts from when host and GPU were done
+    /// with the step before to when both are done with it. The host may be several steps ahead: as long as the
+    /// GPU has work, how long the host takes for one of them says nothing. `None` without steps.
+    pub fn step_parts(&self) -> Option<Vec<Span>> {
+        let window = self.window.span?;
+        let judged = self.steps.iter().filter(|step| !step.warmup);
+        let done = |step: &Step| step.gpu.map_or(step.span, |gpu| gpu.around(step.span)).end;
+        let ends: Vec<i64> = judged.map(done).collect();
+        parts(window, &ends)
+    }
+
+    /// Lengths of the parts of [`Run::step_parts`] in ns, without what is not analysed: mean of the devices.
+    /// They add up to the analysed time of a device.
+    pub fn step_lengths(&self) -> Option<Vec<f64>> {
+        let parts = self.step_parts()?;
+        let devices: Vec<Analysed> = self.timeline.devices.iter().map(Analysed::of).collect();
+        let mean = |part: Span| {
+            let ns = devices.iter().map(|device| device.inside(part) as f64);
+            ns.sum::<f64>() / devices.len() as f64
+        };
+        (!devices.is_empty()).then(|| parts.into_iter().map(mean).collect())
     }
 
     /// Length of the window without what no device analysed, in ns.
@@ -220,6 +271,61 @@ impl Run {
         let nowhere = self.timeline.devices.iter().map(excluded).min();
         let whole = self.window.span.map_or(0, Span::ns);
         whole - nowhere.unwrap_or(0)
+    }
+}
+
+/// A window in parts that end at these times, the last one at the end of the window.
+fn parts(window: Span, ends: &[i64]) -> Option<Vec<Span>> {
+    let (_, inner) = ends.split_last()?;
+    let mut start = window.start;
+    let mut parts: Vec<Span> = Vec::with_capacity(ends.len());
+    for end in inner.iter().copied().chain([window.end]) {
+        let end = end.clamp(start, window.end);
+        parts.push(Span { start, end });
+        start = end;
+    }
+    Some(parts)
+}
+
+/// The analysed time of a device, to measure many spans of it.
+struct Analysed<'a> {
+    device: &'a DeviceTimeline,
+    /// Excluded time before the excluded span of the same index.
+    before: Vec<i64>,
+}
+
+impl Analysed<'_> {
+    fn of(device: &DeviceTimeline) -> Analysed<'_> {
+        let before = device.excluded.iter().scan(0_i64, |sum, span| {
+            let before = *sum;
+            *sum = sum.saturating_add(span.ns());
+            Some(before)
+        });
+        Analysed {
+            device,
+            before: before.collect(),
+        }
+    }
+
+    fn inside(&self, span: Span) -> i64 {
+        let span = span.clip(self.device.span);
+        if span.ns() <= 0 {
+            return 0;
+        }
+        self.until(span.end).saturating_sub(self.until(span.start))
+    }
+
+    /// From the start of the device's window to a time in it.
+    fn until(&self, time: i64) -> i64 {
+        let all = time.saturating_sub(self.device.span.start);
+        let excluded = &self.device.excluded;
+        let last = excluded.partition_point(|span| span.start < time);
+        let last = last.checked_sub(1);
+        let last = last.and_then(|at| excluded.get(at).zip(self.before.get(at)));
+        last.map_or(all, |(span, before)| {
+            let part = span.end.min(time).saturating_sub(span.start);
+            all.saturating_sub(before.saturating_add(part))
+        })
     }
 }
 
@@ -320,37 +426,50 @@ mod tests {
             }),
             warmup: false,
         });
-        StepTime::of(&steps.collect::<Vec<_>>(), window_ns).unwrap()
+        let steps: Vec<Step> = steps.collect();
+        StepTime::of(&steps, Some(steps.len() as f64), window_ns).unwrap()
     }
 
     #[test]
-    fn the_gpu_tells_the_length_of_queued_steps() {
+    fn queued_steps_are_as_long_as_their_work_takes() {
         let queued = [
             ((0, 100), (10, 990)),
             ((100, 200), (1_010, 1_990)),
-            ((200, 300), (2_010, 2_990)),
+            ((200, 300), (2_010, 3_000)),
         ];
-        let time = time(&queued, 2_990.0);
-        assert_eq!(time.host_ns, 100.0);
-        assert_eq!(time.gpu_ns, Some(1_000.0));
+        let time = time(&queued, 3_000.0);
+        assert_eq!((time.ns, time.host_ns), (1_000.0, 100.0));
+        assert!(time.host_is_ahead);
     }
 
     #[test]
-    fn uneven_steps_of_a_fed_gpu_are_as_long_as_on_the_host() {
-        // The last step waits for its batch: from first work to first work, 40 pass per step.
+    fn host_that_waits_for_its_batch_is_not_ahead() {
+        // From first work to first work, 40 pass per step.
         let uneven = [
             ((0, 22), (6, 16)),
             ((24, 46), (41, 43)),
             ((46, 98), (90, 92)),
         ];
         let time = time(&uneven, 98.0);
-        assert_eq!((time.ns(), time.gpu_ns), (32.0, None));
+        assert!(!time.host_is_ahead);
+        assert_eq!(time.host_ns, 32.0);
     }
 
     #[test]
-    fn a_single_step_lasts_until_its_work_is_done() {
-        assert_eq!(time(&[((0, 40), (38, 58))], 58.0).ns(), 58.0);
-        // The host runs far ahead: the work of the step is all of it.
-        assert_eq!(time(&[((0, 40), (38, 158))], 158.0).ns(), 120.0);
+    fn last_step_lasts_until_its_work_is_done() {
+        assert_eq!(time(&[((0, 40), (38, 58))], 58.0).ns, 58.0);
+        let two = [((0, 40), (38, 58)), ((40, 80), (78, 98))];
+        assert_eq!(time(&two, 98.0).ns, 49.0);
+    }
+
+    #[test]
+    fn parts_of_steps_make_up_the_window() {
+        let window = Span { start: 0, end: 300 };
+        // The second step has less left to do than the first, the third ends before the window.
+        let ends: Vec<(i64, i64)> = (parts(window, &[150, 140, 290]).unwrap().iter())
+            .map(|part| (part.start, part.end))
+            .collect();
+        assert_eq!(ends, [(0, 150), (150, 150), (150, 300)]);
+        assert_eq!(parts(window, &[]), None);
     }
 }

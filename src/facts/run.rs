@@ -158,8 +158,8 @@ impl Sums {
         self.median_kernel_ns = median(&mut durations).unwrap_or(0) as f64;
         let steps = run.step_time();
         self.steps = steps.map_or(0, |s| s.steps);
-        self.step_ns = steps.map(|s| s.ns());
-        self.work_steps = steps.and_then(|s| super::work_steps(run, s.steps as usize));
+        self.step_ns = steps.map(|s| s.ns);
+        self.work_steps = steps.and_then(|s| s.work_steps);
         self.host_step_ns = steps.map(|s| s.host_ns);
         self.exposed_comm_per_step_ns = super::exposed_comm_per_step(run);
         self.step_shapes = steps.and_then(|_| super::step_shapes::of(costed));

@@ -9,19 +9,13 @@ use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 
-/// The lengths of the analysed steps in ns: on the host, or on the GPU where the host only queues their
-/// work ahead of it.
+/// The lengths of the analysed steps in ns: of their parts of the window; on the host without one.
 fn lengths(run: &Run) -> Vec<i64> {
-    let analysed = || run.steps.iter().filter(|step| !step.warmup);
-    if run.step_time().is_none_or(|time| time.gpu_ns.is_none()) {
-        return analysed().map(|step| step.span.ns()).collect();
+    if let Some(lengths) = run.step_lengths() {
+        return lengths.into_iter().map(|ns| ns.round() as i64).collect();
     }
-    let starts: Vec<i64> = analysed().filter_map(|s| Some(s.gpu?.start)).collect();
-    let distances = starts.windows(2).map(|pair| match pair {
-        [a, b] => b.saturating_sub(*a),
-        _ => 0,
-    });
-    distances.collect()
+    let analysed = run.steps.iter().filter(|step| !step.warmup);
+    analysed.map(|step| step.span.ns()).collect()
 }
 
 /// How the steps of a run differ, and how kernel durations change over time.

@@ -1,24 +1,6 @@
 //! How many steps the work of the analysed window amounts to: what figures per step are divided by.
 
 use super::FactTable;
-use super::step_comm::is_analysed;
-use crate::correlate::Run;
-
-/// How many steps the kernels of the window amount to: some may belong to steps that began before the
-/// capture. `None` if no kernel belongs to one of the `steps` analysed steps.
-pub(crate) fn work_steps(run: &Run, steps: usize) -> Option<f64> {
-    let (mut all, mut of_steps) = (0_i64, 0_i64);
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        if link.site.is_none() {
-            continue;
-        }
-        all = all.saturating_add(kernel.span.ns());
-        if is_analysed(run, link.step) {
-            of_steps = of_steps.saturating_add(kernel.span.ns());
-        }
-    }
-    (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))
-}
 
 /// How many steps the work of the window amounts to, at least 1: from its kernels, else from the lengths
 /// of the window and of a step.

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use crate::base::DType;
 use crate::base::text;
 use crate::base::units::bytes;
-use crate::correlate::{DeviceTimeline, Run, Site, WithoutOperator};
+use crate::correlate::{DeviceTimeline, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{
     self, Member, MemoryUse, exposed_comm_per_step, is_recordable, product_of, shows_pytorch,
@@ -51,14 +51,11 @@ impl Report {
             || {
                 rayon::join(
                     || timeline::of(&costed.run, &summary),
-                    || super::ranks::of(costed),
+                    || super::ranks::of(costed, &summary),
                 )
             },
             || match options.comparable {
-                true => rayon::join(
-                    || work_units::of(costed, &summary),
-                    || launching::of(&costed.run),
-                ),
+                true => rayon::join(|| work_units::of(costed), || launching::of(&costed.run)),
                 false => Default::default(),
             },
         );
@@ -187,9 +184,6 @@ pub(super) fn priced<'a>(
 fn summary(costed: &Costed) -> Summary {
     let run = &costed.run;
     let devices = &run.timeline.devices;
-    let mut numbers: Vec<u64> = analysed_steps(run).map(|s| s.number).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
     let step = run.step_time();
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(DeviceTimeline::analysed_ns));
@@ -198,10 +192,10 @@ fn summary(costed: &Costed) -> Summary {
     Summary {
         gpu: gpu_name(costed),
         devices: devices.len() as u64,
-        steps: numbers.len() as u64,
-        work_steps: facts::work_steps(run, numbers.len()),
-        step_ns: step.map(|s| s.ns()),
-        host_step_ns: step.filter(|s| s.gpu_ns.is_some()).map(|s| s.host_ns),
+        steps: step.map_or(0, |s| s.steps),
+        work_steps: step.and_then(|s| s.work_steps),
+        step_ns: step.map(|s| s.ns),
+        host_step_ns: step.filter(|s| s.host_is_ahead).map(|s| s.host_ns),
         exposed_comm_per_step_ns: step
             .filter(|_| exposed_comm_ns > 0)
             .and_then(|_| exposed_comm_per_step(run)),
@@ -236,10 +230,6 @@ fn summary(costed: &Costed) -> Summary {
         window_range: run.window.inside.as_deref().map(label),
         serving: run.batch.as_ref().and_then(Serving::of),
     }
-}
-
-fn analysed_steps(run: &Run) -> impl Iterator<Item = &crate::correlate::Step> {
-    run.steps.iter().filter(|s| !s.warmup)
 }
 
 /// Number of executions of all kernels of a site.

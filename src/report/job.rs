@@ -24,7 +24,7 @@ pub struct Rank {
     pub devices: u64,
     /// Number of analysed steps of this process; 0 when the profile marks none.
     pub steps: u64,
-    /// Mean length of those steps.
+    /// Mean length of those steps: the window of its GPUs over their number.
     pub step_ns: Option<f64>,
     /// Sample standard deviation of their lengths; `null` below two steps.
     pub step_sd_ns: Option<f64>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::build::label;
 use crate::base::statistics::median;
 use crate::correlate::Run;
-use crate::profile::{ApiCall, ApiClass, StrId, ThreadId};
+use crate::profile::{ApiCall, ApiClass, Span, StrId, ThreadId};
 
 /// Bounds between the classes of idle intervals, in ns. Below 5 us, kernels follow each other as fast as
 /// the GPU starts them; 20 to 100 us are a few operators on the host; beyond, it did something else.
@@ -70,6 +70,14 @@ pub(super) fn of(run: &Run) -> Launching {
         gaps: gaps(run),
         ..Launching::default()
     };
+    // A call that loads code takes as long as that: only the rest of it counts.
+    let loads = Span::union(run.window.loads.clone());
+    let counted = |call: &ApiCall| {
+        let first = loads.partition_point(|load| load.end <= call.span.start);
+        let inside = loads.iter().skip(first);
+        let inside = inside.take_while(|load| load.start < call.span.end);
+        inside.fold(call.span.ns(), |ns, load| ns - load.clip(call.span).ns())
+    };
     let mut waits: BTreeMap<StrId, (u64, i64)> = BTreeMap::new();
     let mut last: FxHashMap<ThreadId, i64> = FxHashMap::default();
     let mut intervals = Vec::new();
@@ -78,7 +86,7 @@ pub(super) fn of(run: &Run) -> Launching {
         match call.class {
             ApiClass::Launch | ApiClass::GraphLaunch => {
                 host.launches += 1;
-                host.launch_ns = host.launch_ns.saturating_add(call.span.ns());
+                host.launch_ns = host.launch_ns.saturating_add(counted(call));
                 if let Some(before) = last.insert(call.thread, call.span.start) {
                     intervals.push(call.span.start.saturating_sub(before));
                 }
@@ -86,7 +94,7 @@ pub(super) fn of(run: &Run) -> Launching {
             ApiClass::Sync | ApiClass::CopySync | ApiClass::SetSync => {
                 let (count, ns) = waits.entry(call.name).or_default();
                 *count += 1;
-                *ns = ns.saturating_add(call.span.ns());
+                *ns = ns.saturating_add(counted(call));
             }
             _ => {}
         }

@@ -280,12 +280,13 @@ pub struct Summary {
     pub gpu: Option<String>,
     /// Number of GPUs with work in the window.
     pub devices: u64,
-    /// Number of distinct analysed steps; 0 when the profile marks none.
+    /// Number of analysed steps; 0 when the profile marks none.
     pub steps: u64,
     /// How many steps the analysed work amounts to: `steps`, or more where the window also holds work of
     /// others. `null` without steps.
     pub work_steps: Option<f64>,
-    /// Mean length of those steps; measured on the GPU where the host runs ahead of it.
+    /// Mean length of those steps: the window of a device over `work_steps`, so that the parts of a step add
+    /// up to it.
     pub step_ns: Option<f64>,
     /// Mean length of the steps on the host, where it is shorter because the host only queues work.
     pub host_step_ns: Option<f64>,

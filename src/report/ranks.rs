@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::build::{label, share, sum, title};
 use super::collectives::{self, Senders, Sent};
-use super::{Rank, RankStep, RankTimes};
+use super::{Rank, RankStep, RankTimes, Summary};
 use crate::base::statistics::mean_and_deviation;
 use crate::correlate::{DeviceTimeline, Run};
 use crate::cost::Costed;
@@ -17,7 +17,7 @@ use crate::profile::{DeviceId, KernelId, ProcessId};
 const MAX_STEPS: usize = 4096;
 
 /// One row per process with work in the window, in the order of the processes in the profile.
-pub(super) fn of(costed: &Costed) -> Vec<Rank> {
+pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<Rank> {
     let run = &costed.run;
     let mut works = works(costed);
     let users = users(run, &works);
@@ -26,7 +26,9 @@ pub(super) fn of(costed: &Costed) -> Vec<Rank> {
         .iter()
         .map(|&process| {
             let work = works.remove(&process).unwrap_or_default();
-            let mut rank = rank(costed, process, &users, work);
+            // Of a single process, the steps are those of the run, and as long as they are there.
+            let own = Some(summary).filter(|_| processes.len() == 1);
+            let mut rank = rank(costed, (process, own), &users, work);
             rank.process = rank.process.filter(|_| processes.len() > 1);
             rank
         })
@@ -82,7 +84,7 @@ fn works(costed: &Costed) -> BTreeMap<ProcessId, Work> {
 
 fn rank(
     costed: &Costed,
-    process: ProcessId,
+    (process, own): (ProcessId, Option<&Summary>),
     users: &BTreeMap<DeviceId, BTreeSet<ProcessId>>,
     work: Work,
 ) -> Rank {
@@ -101,13 +103,22 @@ fn rank(
         .iter()
         .all(|d| users.get(&d.device).is_some_and(|u| u.len() == 1));
     let mut each_step = steps(run, process);
+    if let Some(lengths) = own.and_then(|_| run.step_lengths())
+        && lengths.len() == each_step.len()
+    {
+        for (step, ns) in each_step.iter_mut().zip(lengths) {
+            step.ns = ns.round() as i64;
+        }
+    }
     let lengths: Vec<f64> = each_step.iter().map(|step| step.ns as f64).collect();
     each_step.truncate(MAX_STEPS);
     let (step_ns, step_sd_ns) = mean_and_deviation(&lengths);
     let times = (alone && !devices.is_empty()).then(|| times(&devices));
-    // A single step lasts until its GPU work is done, without the loading of code.
+    // The last step lasts until its GPU work is done, without the loading of code.
     let analysed = times.map(|t| t.window_ns as f64 / devices.len() as f64);
-    let step_ns = analysed.filter(|_| lengths.len() == 1).or(step_ns);
+    let each = analysed.map(|ns| ns / lengths.len() as f64);
+    let each = own.and_then(|summary| summary.step_ns).or(each);
+    let step_ns = each.filter(|_| !lengths.is_empty()).or(step_ns);
     let collective_ns = sum(work
         .collectives
         .iter()

@@ -149,8 +149,12 @@ pub struct StepRow {
     pub number: u64,
     /// Start of the step on the host.
     pub start_ns: i64,
-    /// Length of the step.
+    /// Length of the step on the host.
     pub ns: i64,
+    /// Its part of the analysed window, from when host and GPU were done with the step before to when both are
+    /// done with it; `null` for warm-up.
+    #[serde(default)]
+    pub window_part_ns: Option<i64>,
     /// When the GPU started the work launched in it; `null` when nothing was launched.
     #[serde(default)]
     pub gpu_start_ns: Option<i64>,
@@ -439,6 +443,11 @@ fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
     }
     let devices: Vec<Gaps<'_>> = run.timeline.devices.iter().map(Gaps::new).collect();
     let kernels = kernel_times(run);
+    let mut parts: Vec<Option<i64>> = vec![None; run.steps.len()];
+    let analysed = (run.steps.iter().zip(&mut parts)).filter(|(step, _)| !step.warmup);
+    for ((_, part), ns) in analysed.zip(run.step_lengths().unwrap_or_default()) {
+        *part = Some(ns.round() as i64);
+    }
     let mut steps: Vec<(usize, &Step)> = run.steps.iter().enumerate().collect();
     steps.sort_by_key(|(_, s)| (s.span.start, s.span.end, s.number));
     steps
@@ -448,6 +457,7 @@ fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
             number: step.number,
             start_ns: step.span.start.saturating_sub(origin),
             ns: step.span.ns(),
+            window_part_ns: parts.get(at).copied().flatten(),
             gpu_start_ns: step.gpu.map(|gpu| gpu.start.saturating_sub(origin)),
             kernel_ns: kernels.get(at).copied().unwrap_or_default(),
             warmup: step.warmup,

@@ -5,7 +5,9 @@ use super::basis::{Amount, Basis, Whole, amount};
 use super::narrative::{
     NO_WORK, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
 };
-use super::{FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepsFrom, Summary};
+use super::{
+    FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepRow, StepsFrom, Summary,
+};
 use crate::base::text::{self, some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
@@ -407,8 +409,6 @@ fn span(report: &Report) -> String {
     let s = &report.summary;
     /// Share of the window that the steps must fill to stand for it.
     const ALL: f64 = 0.9;
-    /// Most that the steps may exceed the window, as a factor: they begin before their first kernel.
-    const LONGER: f64 = 1.5;
     let window = ns(s.window_ns as f64);
     let named = s.window_range.as_ref();
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
@@ -438,7 +438,7 @@ fn span(report: &Report) -> String {
         counted(s.steps, "step")
     );
     let filled = step * s.steps as f64 / s.window_ns as f64;
-    if (ALL..=LONGER).contains(&filled) {
+    if filled >= ALL {
         steps
     } else {
         format!("{window} analyzed, {steps}")
@@ -451,9 +451,9 @@ fn uneven(report: &Report) -> Option<(f64, f64)> {
     const APART: f64 = 2.0;
     let s = &report.summary;
     let steps = (report.timeline.steps.iter()).filter(|step| !step.warmup);
-    let lengths: Vec<f64> = steps.map(|step| step.ns as f64).collect();
-    // Where the host runs ahead, its steps are not as long as those of the GPU.
-    if lengths.len() as u64 != s.steps || s.host_step_ns.is_some() {
+    let length = |step: &StepRow| step.window_part_ns.unwrap_or(step.ns) as f64;
+    let lengths: Vec<f64> = steps.map(length).collect();
+    if lengths.len() as u64 != s.steps {
         return None;
     }
     let least = lengths.iter().copied().reduce(f64::min)?;

@@ -9,7 +9,6 @@ use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::Summary;
 use super::build::{label, share};
 use super::evidence::kernel_name;
 use super::timeline::Gaps;
@@ -64,7 +63,7 @@ pub struct WorkUnit {
     /// When each begins on the first GPU that worked on it, from the start of the window; empty for several
     /// profiles.
     pub start_ns: Vec<i64>,
-    /// Wall time; of several ranks, that of the slowest.
+    /// Wall time; of several ranks, their mean, as all times here.
     pub wall_ns: Vec<i64>,
     /// Time in which the GPU worked.
     pub busy_ns: Vec<i64>,
@@ -77,8 +76,8 @@ pub struct WorkUnit {
 }
 
 impl WorkUnit {
-    /// The same unit on all ranks of a job, repetition by repetition: wall time of the slowest rank, means of
-    /// the others.
+    /// The same unit on all ranks of a job, repetition by repetition: means of the ranks. How far the slowest is
+    /// behind is in the comparison of the ranks.
     pub(crate) fn of_ranks(units: &[&WorkUnit]) -> Option<WorkUnit> {
         let first = units.first()?;
         let least = units.iter().map(|unit| unit.wall_ns.len()).min()?;
@@ -92,8 +91,7 @@ impl WorkUnit {
             let mean = |n| nth(list, n).map(|v| v as f64).sum::<f64>() / units.len() as f64;
             (0..least).map(|n| mean(n).round() as i64).collect()
         };
-        let slowest = |n| nth(|u| &u.wall_ns, n).max().unwrap_or(0);
-        let wall_ns: Vec<i64> = (0..least).map(slowest).collect();
+        let wall_ns = lists(|u| &u.wall_ns);
         let kernels = first.kernels.iter().take(wall_ns.len()).copied();
         Some(WorkUnit {
             count: units.iter().map(|u| u.count).min()?,
@@ -110,7 +108,7 @@ impl WorkUnit {
 }
 
 /// The units of work of a run.
-pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<WorkUnit> {
+pub(super) fn of(costed: &Costed) -> Vec<WorkUnit> {
     let run = &costed.run;
     let tracks = Track::of(costed);
     let all_ns: i64 = tracks.iter().filter_map(|t| t.sums.last()).sum();
@@ -136,13 +134,9 @@ pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<WorkUnit> {
         measure(&tracks, kind, name, spans, (all_ns, origin))
     };
     keep(
-        unit(
-            UnitKind::Step,
-            String::new(),
-            &steps(run, summary, &launched, &tracks),
-        )
-        .into_iter()
-        .collect(),
+        unit(UnitKind::Step, String::new(), &steps(run, &tracks))
+            .into_iter()
+            .collect(),
     );
     let ranges = ranges(run, &launched, &tracks).into_iter();
     keep(
@@ -336,41 +330,18 @@ fn measure(
     Some(unit)
 }
 
-/// The analysed steps on every device: from the first kernel of one step to that of the next where the host
-/// runs ahead of the GPU.
-fn steps(
-    run: &Run,
-    summary: &Summary,
-    launched: &Launched,
-    tracks: &[Track<'_>],
-) -> Vec<Vec<Span>> {
-    let analysed = || {
-        run.steps
-            .iter()
-            .enumerate()
-            .filter(|(_, step)| !step.warmup)
+/// The analysed steps on every device, which make up its window.
+fn steps(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
+    let parts = run.step_parts().unwrap_or_default();
+    let on = |track: &Track<'_>| {
+        let inside = parts.iter().map(|part| part.clip(track.gaps.span));
+        let present = inside.map(|span| Span {
+            end: span.end.max(span.start),
+            ..span
+        });
+        present.collect()
     };
-    let window = run.window.span.unwrap_or(Span {
-        start: i64::MIN,
-        end: i64::MAX,
-    });
-    let gpu: Option<Vec<Span>> = analysed().map(|(_, step)| step.gpu).collect();
-    match gpu.filter(|_| summary.host_step_ns.is_some()) {
-        Some(gpu) if gpu.len() > 1 => {
-            vec![distances(gpu.iter().map(|span| span.start)); tracks.len()]
-        }
-        Some(gpu) => vec![gpu; tracks.len()],
-        None => {
-            let of = |track: &Track<'_>| {
-                one_after_the_other(analysed().map(|(at, step)| {
-                    let host = step.span.clip(window);
-                    let gpu = launched.by_step.get(&(track.device, at));
-                    (host, gpu.copied().unwrap_or(host))
-                }))
-            };
-            tracks.iter().map(of).collect()
-        }
-    }
+    tracks.iter().map(on).collect()
 }
 
 /// From each time to the next.
@@ -388,21 +359,12 @@ fn distances(times: impl Iterator<Item = i64>) -> Vec<Span> {
 /// When each launch of an analysed kernel was made, with what it started, by process and device.
 struct Launched {
     by_track: BTreeMap<(ProcessId, DeviceId), Vec<(i64, Span)>>,
-    /// From the first to the last kernel that was launched in a step, by the row of the step.
-    by_step: FxHashMap<(DeviceId, usize), Span>,
 }
 
 impl Launched {
     fn of(run: &Run) -> Launched {
         let mut by_track: BTreeMap<_, Vec<(i64, Span)>> = BTreeMap::new();
-        let mut by_step: FxHashMap<_, Span> = FxHashMap::default();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            if let Some(step) = link.step {
-                let span = by_step
-                    .entry((kernel.device, step.idx()))
-                    .or_insert(kernel.span);
-                *span = span.around(kernel.span);
-            }
             let call = link.launch.and_then(|id| run.profile.calls.get(id.idx()));
             if let (Some(call), true) = (call, link.site.is_some()) {
                 let track = (kernel.process, kernel.device);
@@ -415,7 +377,7 @@ impl Launched {
         for launches in by_track.values_mut() {
             launches.sort_by_key(|(at, _)| *at);
         }
-        Launched { by_track, by_step }
+        Launched { by_track }
     }
 
     /// From the first to the last kernel that was launched in a span of host time.
@@ -622,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn units_of_ranks_take_as_long_as_the_slowest() {
+    fn units_of_ranks_are_their_means() {
         let unit = |wall: &[i64]| WorkUnit {
             kind: UnitKind::Step,
             name: String::new(),
@@ -636,7 +598,7 @@ mod tests {
             kernels: vec![9; wall.len()],
         };
         let job = WorkUnit::of_ranks(&[&unit(&[10, 50, 30]), &unit(&[30, 40])]).unwrap();
-        assert_eq!((job.count, job.wall_ns), (2, vec![30, 50]));
+        assert_eq!((job.count, job.wall_ns), (2, vec![20, 45]));
         assert_eq!((job.busy_ns, job.kernels), (vec![20, 45], vec![9, 9]));
         assert_eq!(WorkUnit::of_ranks(&[]), None);
     }

@@ -6,14 +6,14 @@ use crate::{shared, synthetic};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::correlate::{SiteId, UnneededRanges, correlate};
+use pyprof_advise::correlate::{DeviceTimeline, SiteId, UnneededRanges, correlate};
 use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
 use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, MemberKind};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
 use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
-use pyprof_advise::report::{Options, Report, SavingReport, json};
+use pyprof_advise::report::{Options, RankTimes, Report, SavingReport, UnitKind, json};
 
 /// "What if" GPUs, one per file in turn: other generations trigger other rules.
 const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
@@ -167,6 +167,14 @@ fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &Ve
             saving.high_ns
         );
         wall += saving.step_ns.unwrap_or(0.0);
+        for site in subjects(table, finding).into_iter().flatten() {
+            let searched = table.costed.sites[site.idx()].autotuning;
+            assert!(
+                !searched || saving.kind == SavingKind::Idle,
+                "{name}: {} saves time of an algorithm search",
+                finding.rule
+            );
+        }
         let kind = match saving.kind {
             SavingKind::Gpu => "gpu",
             SavingKind::Idle => "idle",
@@ -206,9 +214,11 @@ fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &Ve
             "{name}: {inside} of {whole} ns in {group:?}"
         );
     }
+    let devices = table.costed.run.timeline.devices.iter();
+    let reliable_idle_ns = devices.map(DeviceTimeline::reliable_idle_ns).sum::<i64>() as f64;
     for (kind, whole) in [
         ("gpu", totals.gpu_busy_ns - totals.copy_ns),
-        ("idle", totals.idle_ns),
+        ("idle", reliable_idle_ns),
         ("copy", totals.copy_ns),
     ] {
         let sum = sums.get(kind).copied().unwrap_or(0.0);
@@ -280,6 +290,8 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
             "{name}: the headline says {low} to {high} ns of {kind:?}, the rows {rows:?}"
         );
     }
+    parts_add_up(name, &report);
+    savings_fit(name, &report);
     let page = pyprof_advise::report::markdown(&report).unwrap();
     // Tables further down number other things.
     let findings = page.split("\n## Where the time goes").next().unwrap();
@@ -316,6 +328,149 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
             "{name}: already fast, but a finding covers it or it is no matrix work: {fast:?}"
         );
     }
+}
+
+/// The length of a step, its parts and the tables that divide it are of one interval and one number of steps.
+fn parts_add_up(name: &str, report: &Report) {
+    let s = &report.summary;
+    let about = |what: &str, value: f64, expected: f64| {
+        // Some are rounded to nanoseconds, for each step and device.
+        let rounding = 2.0 + (s.steps * s.devices) as f64;
+        assert!(
+            (value - expected).abs() <= rounding + 1e-6 * expected.abs(),
+            "{name}: {what}: {value} is not {expected}"
+        );
+    };
+    let gpus = s.devices.max(1) as f64;
+    let part = |what: &str| {
+        let parts = report.timeline.parts.iter();
+        parts.filter(|p| p.what == what).map(|p| p.ns).sum::<i64>() as f64
+    };
+    let window = s.device_window_ns as f64;
+    let all: i64 = report.timeline.parts.iter().map(|p| p.ns).sum();
+    about("the parts", all as f64, window);
+    about(
+        "parts without idle time",
+        all as f64 - part("idle"),
+        s.busy_ns as f64,
+    );
+    let causes: i64 = report.timeline.idle.iter().map(|row| row.ns).sum();
+    about("causes of idle time", causes as f64, part("idle"));
+    let lengths: i64 = report.launching.gaps.iter().map(|row| row.ns).sum();
+    about("idle time by length", lengths as f64, part("idle"));
+    assert!(
+        s.reliable_idle_ns + s.unexplained_idle_ns <= (part("idle") as i64),
+        "{name}"
+    );
+    if let Some(step) = s.step_ns.filter(|_| s.steps > 0) {
+        let steps = s.work_steps.unwrap_or(s.steps as f64);
+        about("steps", step * steps * gpus, window);
+        for unit in report.units.iter().filter(|u| u.kind == UnitKind::Step) {
+            let mean = |of: &[i64]| of.iter().sum::<i64>() as f64 / of.len() as f64;
+            if unit.count == s.steps && unit.wall_ns.len() as u64 == s.steps {
+                let each = gpus * s.steps as f64;
+                about(
+                    "the step as a unit of work",
+                    mean(&unit.wall_ns),
+                    window / each,
+                );
+                about(
+                    "its busy time",
+                    mean(&unit.busy_ns),
+                    s.busy_ns as f64 / each,
+                );
+            }
+        }
+        let rows = report.timeline.steps.iter().filter(|row| !row.warmup);
+        let lengths: Option<Vec<i64>> = rows.map(|row| row.window_part_ns).collect();
+        if let Some(lengths) = lengths.filter(|_| report.timeline.steps_omitted == 0) {
+            let all: i64 = lengths.iter().sum();
+            about("the table of steps", all as f64, window / gpus);
+        }
+        if let [rank] = report.ranks.as_slice()
+            && let Some(ns) = rank.step_ns
+        {
+            about("the step of its rank", ns, step);
+        }
+    }
+    let whole = s.kernel_time_ns as f64;
+    let sites: i64 = report.sites.iter().map(|row| row.time_ns).sum();
+    about(
+        "sites",
+        (sites + report.sites_omitted.time_ns) as f64,
+        whole,
+    );
+    let ranks: i64 = report.ranks.iter().map(|row| row.kernel_time_ns).sum();
+    about("ranks", ranks as f64, whole);
+    let unattributed: i64 = report.unattributed.iter().map(|row| row.time_ns).sum();
+    about(
+        "with an operator",
+        s.with_operator_ns as f64,
+        whole - unattributed as f64,
+    );
+    let times: Option<Vec<_>> = report.ranks.iter().map(|rank| rank.times).collect();
+    if let Some(times) = times.filter(|times| !times.is_empty()) {
+        let sum = |of: fn(&RankTimes) -> i64| times.iter().map(of).sum::<i64>() as f64;
+        about("busy time of ranks", sum(|t| t.busy_ns), s.busy_ns as f64);
+        about("windows of ranks", sum(|t| t.window_ns), window);
+        about(
+            "communication of ranks",
+            sum(|t| t.comm_ns),
+            s.comm_ns as f64,
+        );
+    }
+}
+
+/// What findings save of a step is part of what they save of the window, and no more than the step.
+fn savings_fit(name: &str, report: &Report) {
+    let s = &report.summary;
+    let each = s.work_steps.unwrap_or(s.steps.max(1) as f64) * s.devices.max(1) as f64;
+    let numbers: Vec<u64> = report.findings.iter().map(|f| f.number).collect();
+    assert_eq!(
+        numbers,
+        (1..).take(numbers.len()).collect::<Vec<u64>>(),
+        "{name}"
+    );
+    let rows = report.layers.iter().map(|row| &row.findings);
+    for number in rows
+        .chain(report.sites.iter().map(|row| &row.findings))
+        .flatten()
+    {
+        assert!(
+            numbers.contains(number),
+            "{name}: there is no finding {number}"
+        );
+    }
+    let mut wall = 0.0;
+    for finding in report.findings.iter().chain(&report.minor) {
+        let Some(saving) = &finding.saving else {
+            continue;
+        };
+        let (low, high) = (
+            saving.step_low_ns.unwrap_or(0.0),
+            saving.step_high_ns.unwrap_or(0.0),
+        );
+        assert!(
+            low <= high * 1.000_001,
+            "{name}: {}: {low} to {high}",
+            finding.rule
+        );
+        if s.steps > 0 {
+            assert!(
+                high <= saving.counted_high_ns / each * 1.000_001 + 1.0,
+                "{name}: {}: {high} of a step, {} of the window of {each} steps",
+                finding.rule,
+                saving.counted_high_ns
+            );
+        }
+        wall += high;
+    }
+    let step = s.step_ns.filter(|_| s.steps > 0);
+    let whole = step.unwrap_or(s.window_ns as f64);
+    assert!(
+        wall <= whole * 1.000_001 + 1.0,
+        "{name}: {wall} of {whole} ns of wall time"
+    );
 }
 
 fn shares_are_at_most_1(name: &str, key: &str, value: &serde_json::Value) {

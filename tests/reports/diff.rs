@@ -564,7 +564,7 @@ fn noise_is_measured_even_if_the_host_runs_ahead() {
     let diff = sandbox.diff();
     assert!(near(diff.wall.unwrap().before_ns, 2.2e6), "{:?}", diff.wall);
     let noise = diff.noise.unwrap();
-    assert!(noise.before_count == 5 && noise.share < 0.01, "{noise:?}");
+    assert!(noise.before_count == 6 && noise.share < 0.01, "{noise:?}");
     assert!((diff.regression.unwrap() - 0.1).abs() < 0.002);
 }
 

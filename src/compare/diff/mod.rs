@@ -367,24 +367,33 @@ fn noise(basis: &Basis<'_>, wall: bool) -> Result<Noise, String> {
     }
 }
 
-/// Parts of a step on one GPU.
+/// Parts of a unit of work on one GPU. They make up its wall time: what the window holds of them is taken in
+/// proportion.
 fn parts(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<PartChange> {
     if basis.unit.is_call() {
         return Vec::new();
     }
     let untrusted =
         before.summary.idle_unreliable.is_some() != after.summary.idle_unreliable.is_some();
-    let of = |report: &Report, what: &str, scale: f64| {
-        let part = report.timeline.parts.iter().find(|p| p.what == what);
-        part.map_or(0.0, |p| p.ns as f64 * scale)
+    let unit = basis.common.map(|common| common.change());
+    let of = |report: &Report, what: &str, scale: f64, side: Option<UnitSide>| {
+        let parts = || report.timeline.parts.iter();
+        let part = parts().find(|p| p.what == what);
+        let ns = part.map_or(0.0, |p| p.ns as f64);
+        let busy: i64 = parts().filter(|p| p.what != "idle").map(|p| p.ns).sum();
+        match side {
+            Some(side) if what == "idle" => (side.wall_ns - side.busy_ns).max(0.0),
+            Some(side) if busy > 0 => ns * side.busy_ns / busy as f64,
+            _ => ns * scale,
+        }
     };
     ["compute", "communication", "copy", "set", "idle"]
         .into_iter()
         .filter(|what| !(untrusted && *what == "idle"))
         .map(|what| PartChange {
             what: what.to_owned(),
-            before_ns: of(before, what, basis.scale.0),
-            after_ns: of(after, what, basis.scale.1),
+            before_ns: of(before, what, basis.scale.0, unit.as_ref().map(|u| u.before)),
+            after_ns: of(after, what, basis.scale.1, unit.as_ref().map(|u| u.after)),
         })
         .filter(|p| p.before_ns > 0.0 || p.after_ns > 0.0)
         .collect()

@@ -500,6 +500,13 @@ pub struct FindingChange {
     pub below_floor: bool,
 }
 
+impl DiffSide {
+    /// Mean over the GPUs of a time that is summed over them.
+    pub(super) fn on_one_gpu(&self, ns: f64) -> f64 {
+        ns / self.devices.max(1) as f64
+    }
+}
+
 impl Change {
     pub(super) fn new(before_ns: f64, after_ns: f64) -> Change {
         Change {

@@ -133,12 +133,12 @@ fn totals(diff: &Diff) -> String {
          before {}",
         ns(a.window_ns),
         ns(b.window_ns),
-        ns(a.busy_ns),
+        ns(a.on_one_gpu(a.busy_ns)),
         percent(a.idle_share),
-        ns(b.busy_ns),
+        ns(b.on_one_gpu(b.busy_ns)),
         percent(b.idle_share),
-        ns(a.kernel_time_ns),
-        ns(b.kernel_time_ns)
+        ns(a.on_one_gpu(a.kernel_time_ns)),
+        ns(b.on_one_gpu(b.kernel_time_ns))
     )
 }
 
@@ -433,7 +433,11 @@ fn largest(diff: &Diff) -> Option<String> {
             ((after - before).abs(), text)
         })
         .collect();
-    for (list, how) in [(&diff.appeared, "new"), (&diff.vanished, "gone")] {
+    // Where hardly anything has the same name and all of it takes as long, the names changed, not the work.
+    let renamed = least_matched(diff) < SOME
+        && (diff.gpu_time).is_some_and(|gpu| (gpu.ratio - 1.0).abs() <= SAME);
+    let one_sided = [(&diff.appeared, "new"), (&diff.vanished, "gone")];
+    for (list, how) in one_sided.into_iter().filter(|_| !renamed) {
         let mut times: IndexMap<&str, f64> = IndexMap::new();
         for row in list {
             *times.entry(&row.place).or_default() += row.time_ns;
@@ -468,6 +472,9 @@ fn largest(diff: &Diff) -> Option<String> {
     }
     // Computation is in the rows of its places.
     let no_kernels = |p: &&PartChange| matches!(p.what.as_str(), "copy" | "idle");
+    let by = |p: &PartChange| (p.after_ns - p.before_ns).abs();
+    let in_noise = diff.parts.iter().filter(no_kernels).map(by);
+    let in_noise = in_noise.fold(0.0, f64::max);
     all.extend(changed_parts(diff).filter(no_kernels).map(|p| {
         let what = match p.what.as_str() {
             "copy" => "copying while no kernel runs",
@@ -482,9 +489,12 @@ fn largest(diff: &Diff) -> Option<String> {
     }));
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     let more = all.len().saturating_sub(NAMED);
+    let most = all.first().map_or(0.0, |(by, _)| *by);
     let texts: Vec<String> = all.into_iter().take(NAMED).map(|(_, text)| text).collect();
+    // A difference of idle time may be larger than these and yet be chance.
     let lead = match (texts.len(), more) {
         (0, _) => return None,
+        _ if in_noise > most => "Beyond the noise, the largest differences:",
         (_, 0) => "What changed:",
         _ => "The largest differences:",
     };
@@ -519,6 +529,7 @@ fn findings(diff: &Diff) -> String {
         (true, 0) => "There are no findings, before or after.".to_owned(),
         (true, 1) => "The one finding is still there.".to_owned(),
         (true, n) => format!("The findings are the same {n}."),
+        (false, 0) => format!("{}.", parts.join("; ")),
         (false, n) => {
             let verb = if n == 1 { "is" } else { "are" };
             parts.push(format!("{n} {verb} still there"));

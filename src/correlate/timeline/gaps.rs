@@ -248,10 +248,16 @@ impl<'a> HostActivity<'a> {
 
     /// The gap between the last work and the end of the last step: nothing was launched any more.
     pub(super) fn last_gap(&self, span: Span) -> Gap {
+        let overhead = self.overheads.values().map(|pieces| pieces.overlap(span).0);
+        let overhead = overhead.max().unwrap_or(0);
+        let (cause, reliable_ns) = match overhead > span.ns() / 2 {
+            true => (GapCause::ProfilerOverhead, overhead),
+            false => (host_cause(span.ns()), 0),
+        };
         Gap {
             span,
-            cause: host_cause(span.ns()),
-            reliable_ns: 0,
+            cause,
+            reliable_ns,
             next: None,
             call: None,
             ended_by: None,

@@ -15,6 +15,7 @@ use super::model::{
 use crate::profile::{CallId, DeviceId, ProcessId, Profile, SerialNumber, Span};
 
 mod gaps;
+mod window_end;
 mod work;
 pub(crate) use gaps::{HOST_BUSY_NS, is_profilers_own};
 pub(crate) use work::TimelineInputs;
@@ -58,7 +59,7 @@ pub(crate) fn times(
     let counted = |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, hints, &host, &earlier);
     let copies = profile.copies.iter();
     let sets = profile.sets.iter();
-    let window = Window {
+    let mut window = Window {
         copies: counted(&mut copies.map(|c| (c.process, c.device, c.correlation, c.span))),
         sets: counted(&mut sets.map(|s| (s.process, s.device, s.correlation, s.span))),
         excluded: hints.excluded.to_vec(),
@@ -76,6 +77,13 @@ pub(crate) fn times(
         earlier_until: earlier.iter().map(|work| work.until).collect(),
     };
     let begins = begins.after_earlier_work(profile, &host);
+    let stepped = (0..profile.devices.len()).map(DeviceId::new);
+    let stepped: Vec<bool> = stepped
+        .map(|device| begins.steps_on(device).is_some())
+        .collect();
+    let launched = launch_times(profile, hints.launches);
+    let last = window_end::last_work(profile, launched, &stepped, (&inside, &graphs));
+    let after = window_end::leave_out_what_follows(profile, hints, &host, (last, &mut window));
     let mut times = DeviceTimes {
         timeline: Timeline::default(),
         window,
@@ -110,6 +118,7 @@ pub(crate) fn times(
     }
     let mut setup = set_up(profile, &begins, times.window.span);
     setup.excluded = excluded_work(profile, hints, &times.inside);
+    setup.copies_after = after;
     let idle = |cause: GapCause| {
         let gaps = loading.iter().filter(|gap| gap.cause == cause);
         gaps.fold(0, |sum: i64, gap| sum.saturating_add(gap.span.ns()))
@@ -780,10 +789,16 @@ fn sweep(
         }
     }
     if now < span.end {
-        gaps.push(host.last_gap(Span {
+        let gap = host.last_gap(Span {
             start: now,
             end: span.end,
-        }));
+        });
+        if is_analysed(gap.cause) {
+            gaps.push(gap);
+        } else {
+            exclude(gap.span);
+            loading.push(gap);
+        }
     }
     gaps.shrink_to_fit();
     Some(Swept {

@@ -26,6 +26,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
         excluded: &[],
         steps: &[],
         step_count: 0,
+        user_ranges: &[],
     };
     let times = times(&profile, &hints, &|name| name.starts_with("nccl"));
     Some((profile, times))

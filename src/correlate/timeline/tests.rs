@@ -14,6 +14,7 @@ struct Bench {
     launches: Vec<Option<CallId>>,
     loading: Vec<RangeId>,
     excluded: Vec<ExcludedTime>,
+    user_ranges: Vec<RangeId>,
     steps: Vec<Option<Span>>,
     correlation: u64,
 }
@@ -46,6 +47,7 @@ impl Bench {
             launches: Vec::new(),
             loading: Vec::new(),
             excluded: Vec::new(),
+            user_ranges: Vec::new(),
             steps: Vec::new(),
             correlation: 0,
         }
@@ -118,6 +120,7 @@ impl Bench {
             excluded: &self.excluded,
             steps: &self.steps,
             step_count: 0,
+            user_ranges: &self.user_ranges,
         };
         times(&self.profile, &hints, &|name| name.starts_with("nccl"))
     }
@@ -197,6 +200,59 @@ fn copies_before_the_first_kernel_are_set_up() {
     assert_eq!((setup.copied_ns, setup.copied_bytes), (90, 200));
     let d = times.timeline.devices.first().unwrap();
     assert_eq!((d.span, d.copy_ns), (span(200, 250), 50));
+}
+
+#[test]
+fn copies_behind_a_pause_after_the_last_kernel_are_not_analysed() {
+    const MS: i64 = 1_000_000;
+    let mut b = Bench::new(1);
+    b.kernel_on(0, "k", 0, 100, None);
+    // The result, at once; then a state that is saved.
+    b.copy(200, 300, MemoryKind::Pinned, CopyKind::DtoH);
+    b.copy(5 * MS, 6 * MS, MemoryKind::Pinned, CopyKind::DtoH);
+    b.copy(8 * MS, 9 * MS, MemoryKind::Pinned, CopyKind::DtoH);
+    let times = b.times();
+    assert_eq!(times.window.span, Some(span(0, 300)));
+    assert_eq!(times.window.copies, [true, false, false]);
+    assert_eq!(times.window.setup.copies_after, 2);
+    // Those in the range of the user in which the last kernel was launched belong to its work.
+    b.profile.ranges.push(HostRange {
+        span: span(0, 6 * MS),
+        thread: ThreadId(0),
+        kind: RangeKind::PushPop,
+        text: b.profile.strings.intern("infer"),
+        domain: None,
+        seq: None,
+        op_id: None,
+        args: None,
+    });
+    b.user_ranges.push(RangeId(0));
+    let times = b.times();
+    assert_eq!(times.window.span, Some(span(0, 6 * MS)));
+    assert_eq!(times.window.copies, [true, true, false]);
+    // A step contains its copies, whenever they come.
+    b.steps = vec![Some(span(0, 10 * MS))];
+    let times = b.times();
+    assert_eq!(times.window.span, Some(span(0, 10 * MS)));
+    assert_eq!(times.window.copies, [true, true, true]);
+    assert_eq!(times.window.setup.copies_after, 0);
+}
+
+#[test]
+fn end_of_a_step_in_which_the_profiler_stops_is_not_analysed() {
+    let mut b = Bench::new(1);
+    b.kernel_on(0, "k", 0, 100, None);
+    b.steps = vec![Some(span(0, 1_000))];
+    assert_eq!(b.device().idle_ns(), 900);
+    b.profile.overheads.push(Overhead {
+        span: span(150, 1_000),
+        thread: None,
+        name: b.profile.strings.intern("flush"),
+    });
+    let times = b.times();
+    let device = times.timeline.devices.first().unwrap();
+    assert_eq!((device.idle_ns(), device.analysed_ns()), (0, 100));
+    assert_eq!(times.window.setup.profiler_ns, 900);
 }
 
 #[test]

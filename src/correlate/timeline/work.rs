@@ -21,6 +21,8 @@ pub(crate) struct TimelineInputs<'a> {
     pub steps: &'a [Option<Span>],
     /// Number of analysed steps; 0 where none are known.
     pub step_count: usize,
+    /// The closed ranges of the user.
+    pub user_ranges: &'a [RangeId],
 }
 
 /// Whether a copy reads or writes pageable memory: the driver has to stage it, and the host waits.

@@ -239,7 +239,8 @@ fn steps_last_until_the_gpu_has_finished() {
         return;
     };
     let ms = |field: &str| report["summary"][field].as_f64().unwrap() / 1e6;
-    assert!((ms("step_ns") - 19.0).abs() < 0.1, "{}", ms("step_ns"));
+    // The GPU takes 19.0, 19.0 and 18.6 ms for them.
+    assert!((ms("step_ns") - 18.84).abs() < 0.01, "{}", ms("step_ns"));
     assert!((ms("host_step_ns") - 16.2).abs() < 0.1);
     let step = ms("step_ns");
     let alone = ms("exposed_comm_per_step_ns");
@@ -248,7 +249,7 @@ fn steps_last_until_the_gpu_has_finished() {
     // Hardly anything moves in its collectives: it is waiting that takes the time.
     assert_eq!(found[0]["rule"], "communication/waiting");
     let figures = report["figures"].as_array().unwrap();
-    let steps = "3 steps of 19.0 ms on the GPU (the host takes 16.2 ms and runs ahead)";
+    let steps = "3 steps of 18.8 ms on the GPU (the host takes 16.2 ms and runs ahead)";
     assert!(
         figures[1].as_str().unwrap().starts_with(steps),
         "{figures:?}"
@@ -451,8 +452,8 @@ fn figures_of_real_traces_are_those_of_their_rows() {
             "{name}"
         );
         if name.starts_with("deepseek") {
-            // The host is done after 112 ms, the GPU after 129 ms.
-            assert_eq!(summary["step_ns"], 129_012_000.0);
+            // From the start of the step, the host is done after 112 ms, the GPU after 129.5 ms.
+            assert_eq!(summary["step_ns"], 129_545_000.0);
             assert_eq!(summary["host_step_ns"], 112_202_000.0);
         }
     }
