@@ -26,9 +26,9 @@ pub(super) struct Waits {
     op_calls: u64,
     op_ns: f64,
     api: Option<StrId>,
-    /// Median size of the copies that the calls of the operator wait for.
+    /// Median size of the copies that most of that time is spent waiting for.
     bytes: Option<f64>,
-    /// Whether most of those copies go to the GPU.
+    /// Whether those copies go to the GPU.
     to_gpu: bool,
     /// The source line with most of that time.
     line: Option<String>,
@@ -77,9 +77,11 @@ impl Waits {
             found.op_calls = waits.len() as u64;
             found.op_ns = total(&waits) as f64;
             found.api = waits.iter().max_by_key(|w| w.span.ns()).map(|w| w.api);
-            found.bytes = median_bytes(&waits);
             let to_gpu = |wait: &&Wait| wait.copy.is_some_and(|(kind, _)| kind == CopyKind::HtoD);
-            found.to_gpu = waits.iter().filter(to_gpu).count() * 2 > waits.len();
+            let (to_gpu, others): (Vec<Wait>, Vec<Wait>) = waits.iter().partition(to_gpu);
+            // Many short waits for inputs do not explain the long ones for results.
+            found.to_gpu = total(&to_gpu) > total(&others);
+            found.bytes = median_bytes(if found.to_gpu { &to_gpu } else { &others });
             found.line = line(run, thread, &waits);
         }
         Some(found)

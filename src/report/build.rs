@@ -314,9 +314,13 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
     }
 }
 
-/// What the calls of a finding are, by its first member: all members of a rule are of one kind.
+/// What the calls of a finding are. Idle time stays that where other findings became a part of it; otherwise all
+/// members of a rule are of one kind.
 fn calls_unit(members: &[Member]) -> CallUnit {
-    match members.first() {
+    let gap = members
+        .iter()
+        .find(|member| matches!(member, Member::Gap(_)));
+    match gap.or(members.first()) {
         Some(Member::Kernel(..)) => CallUnit::Kernel,
         Some(Member::Copy(_)) => CallUnit::Copy,
         Some(Member::Gap(_)) => CallUnit::Gap,

@@ -330,7 +330,7 @@ fn idle(report: &Report) -> Option<String> {
 fn unexplained(s: &Summary, basis: &Basis) -> Option<String> {
     (s.unexplained_idle_ns as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
         format!(
-            "The GPU idles {} {} although work of CUDA graphs is queued; the file does not show what it waits for.",
+            "The GPU idles {} {} after the launch of CUDA graphs has begun and before their work runs; the file does not show what it waits for.",
             ns(s.unexplained_idle_ns as f64 / basis.divisor),
             if basis.per.is_empty() { "in all" } else { basis.per }
         )
