@@ -330,6 +330,31 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
     }
 }
 
+/// What is asserted of each profile holds for the report of a job, whose figures are sums and means of its ranks.
+#[test]
+fn reports_of_jobs_agree_with_themselves() {
+    let Some(root) = shared::path("") else {
+        return;
+    };
+    for job in [
+        "profiles/dlrm_8ranks",
+        "profiles_pairs/moe/one_before",
+        "profiles_pairs/moe/one_after",
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
+            .args(["-q", "--format", "json"])
+            .arg(root.join(job))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{job}");
+        let report = serde_json::from_slice(&output.stdout).unwrap();
+        shares_are_at_most_1(job, "", &report);
+        let report: Report = serde_json::from_value(report).unwrap();
+        parts_add_up(job, &report);
+        savings_fit(job, &report);
+    }
+}
+
 /// The length of a step, its parts and the tables that divide it are of one interval and one number of steps.
 fn parts_add_up(name: &str, report: &Report) {
     let s = &report.summary;
