@@ -164,7 +164,7 @@ fn a_recording_of_the_capture_names_the_kernels_of_replays() {
     assert_eq!(graphs["count"], json!(REPLAYS));
     assert_eq!(graphs["kernels"], json!(vec![LAYERS * 2; REPLAYS as usize]));
     let text = sandbox.fine("with.sqlite --format markdown");
-    has(&text, &["aten::addmm (512x4096x4096)"]);
+    has(&text, &["`aten::addmm` (512x4096x4096)"]);
     lacks(
         &text,
         &[

@@ -290,7 +290,7 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
             "{name}: the headline says {low} to {high} ns of {kind:?}, the rows {rows:?}"
         );
     }
-    parts_add_up(name, &report);
+    parts_add_up(name, &report, 1);
     savings_fit(name, &report);
     let page = pyprof_advise::report::markdown(&report).unwrap();
     // Tables further down number other things.
@@ -350,13 +350,14 @@ fn reports_of_jobs_agree_with_themselves() {
         let report = serde_json::from_slice(&output.stdout).unwrap();
         shares_are_at_most_1(job, "", &report);
         let report: Report = serde_json::from_value(report).unwrap();
-        parts_add_up(job, &report);
+        parts_add_up(job, &report, report.ranks.len());
         savings_fit(job, &report);
     }
 }
 
-/// The length of a step, its parts and the tables that divide it are of one interval and one number of steps.
-fn parts_add_up(name: &str, report: &Report) {
+/// The length of a step, its parts and the tables that divide it are of one interval and one number of steps. The
+/// table of steps has those of each file.
+fn parts_add_up(name: &str, report: &Report, files: usize) {
     let s = &report.summary;
     let about = |what: &str, value: f64, expected: f64| {
         // Some are rounded to nanoseconds, for each step and device.
@@ -410,7 +411,11 @@ fn parts_add_up(name: &str, report: &Report) {
         let lengths: Option<Vec<i64>> = rows.map(|row| row.window_part_ns).collect();
         if let Some(lengths) = lengths.filter(|_| report.timeline.steps_omitted == 0) {
             let all: i64 = lengths.iter().sum();
-            about("the table of steps", all as f64, window / gpus);
+            about(
+                "the table of steps",
+                all as f64,
+                window / gpus * files as f64,
+            );
         }
         if let [rank] = report.ranks.as_slice()
             && let Some(ns) = rank.step_ns
