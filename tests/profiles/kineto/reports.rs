@@ -141,9 +141,10 @@ fn shapes_with_unknown_cost_are_not_reported_as_missing() {
     }
     let b200 = report("tl_b200_eager.json.gz").unwrap();
     let unpriced = b200["cost_unknown"].to_string();
-    for op in ["vllm::moe_forward", "vllm::unified_attention_with_output"] {
-        assert!(unpriced.contains(op), "{unpriced}");
-    }
+    assert!(
+        unpriced.contains("vllm::unified_attention_with_output"),
+        "{unpriced}"
+    );
     for file in ["hta_alexnet.json.gz", "hta_ns_resolution.json.gz"] {
         let report = report(file).unwrap();
         let capture = report["capture"].as_array().unwrap();
