@@ -676,14 +676,13 @@ fn step_time_is_per_step() {
     let mut other = s.costed.run.timeline.devices[0].clone();
     other.device = DeviceId(1);
     s.costed.run.timeline.devices.push(other);
-    let span = Span {
-        start: 0,
-        end: 10_000_000,
-    };
     s.costed.run.steps = (0..5)
         .map(|number| Step {
             number,
-            span,
+            span: Span {
+                start: 10_000_000 * number as i64,
+                end: 10_000_000 * (number as i64 + 1),
+            },
             gpu: None,
             warmup: number == 0,
         })

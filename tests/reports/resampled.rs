@@ -168,9 +168,9 @@ impl Source {
             .unwrap()
     }
 
-    /// Two ranks of a job, of which the second one changes.
+    /// Two ranks of a job. Where one becomes slower, the other waits for it in each step.
     fn job(&self, random: &mut Random, change: Change) -> Report {
-        let mut ranks = [self.run(random, Change::Nothing), self.run(random, change)];
+        let mut ranks = [self.run(random, change), self.run(random, change)];
         for (number, rank) in (0..).zip(&mut ranks) {
             rank.ranks.truncate(1);
             rank.ranks[0].rank = Some(number);
