@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
 use super::model::{Gap, GapCause, Timeline};
 use super::pruning::OPERATORS;
-use super::python_frame::PythonFrame;
+use super::python_frame::{PythonFrame, place_and_function};
 use super::range_syntax::is_library_domain;
 use crate::host::Classes;
 use crate::profile::{ClassId, Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId};
@@ -598,7 +598,7 @@ impl Meaning {
                 class: classes.of("", text),
             };
         };
-        let function = text.trim().split_once("): ");
+        let function = place_and_function(text);
         let class = classes.of(frame.path, function.map_or("", |(_, name)| name));
         let library = class.is_some_and(|class| classes.is_of_libraries(class));
         Meaning {

@@ -12,8 +12,8 @@ impl<'a> PythonFrame<'a> {
     /// is `<cell line: 0>`.
     pub(crate) fn parse(text: &'a str) -> Option<PythonFrame<'a>> {
         let text = text.trim();
-        let (path, line) = match text.split_once("): ") {
-            Some((head, _)) => head.rsplit_once('(')?,
+        let (path, line) = match place_and_function(text) {
+            Some((place, _)) => place.rsplit_once('(')?,
             None => text.rsplit_once(':')?,
         };
         let numbered = !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit());
@@ -69,11 +69,16 @@ impl<'a> PythonFrame<'a> {
     }
 }
 
+/// `path/dir/file.py(148` and `function` of a frame as Kineto writes it.
+pub(crate) fn place_and_function(text: &str) -> Option<(&str, &str)> {
+    text.trim().split_once("): ")
+}
+
 /// `function (dir/file.py:148)` for a frame as Kineto writes it: `path/dir/file.py(148): function`.
 /// `None` if the text is no such frame.
 pub(crate) fn function_in(text: &str) -> Option<String> {
     let frame = PythonFrame::parse(text).filter(|frame| frame.path.ends_with(".py"))?;
-    let (_, function) = text.trim().split_once("): ")?;
+    let (_, function) = place_and_function(text)?;
     Some(format!("{function} ({})", frame.short()))
 }
 

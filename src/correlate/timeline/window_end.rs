@@ -104,6 +104,9 @@ pub(super) fn last_work(
     (inside, graphs): (&[bool], &[bool]),
 ) -> Vec<Option<LastWork>> {
     let mut last: Vec<Option<LastWork>> = vec![None; profile.devices.len()];
+    if !stepped.contains(&false) {
+        return last;
+    }
     let mut add = |device: DeviceId, span: Span, launch: i64| {
         let Some(last) = last.get_mut(device.idx()) else {
             return;
