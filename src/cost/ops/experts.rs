@@ -242,31 +242,12 @@ fn experts_per_token(tokens: u64, experts: u64, tile: u64, blocks: u64) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{call, t};
     use super::super::{cost, cost_of_experts};
     use super::{Launched, experts_per_token};
     use crate::base::DType::{self, Bf16, Fp32, Int32, Uint8};
-    use crate::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
+    use crate::correlate::Direction;
     use crate::cost::{OpCost, UnknownCost};
-
-    fn t(dtype: DType, shape: &[u64]) -> ArgValue {
-        ArgValue::Tensor(Tensor {
-            shape: shape.to_vec(),
-            dtype: Some(dtype),
-            strides: None,
-        })
-    }
-
-    fn call(module: &str, name: &str, values: Vec<ArgValue>) -> (OpName, OpArgs) {
-        let op = OpName {
-            module: module.to_owned(),
-            name: name.to_owned(),
-        };
-        let items = values.into_iter().map(|value| Arg { name: None, value });
-        let args = OpArgs {
-            items: items.collect(),
-        };
-        (op, args)
-    }
 
     fn given(module: &str, shapes: [&[u64]; 4], dtype: DType) -> Result<OpCost, UnknownCost> {
         let [hidden, w1, w2, chosen] = shapes;

@@ -41,6 +41,8 @@ mod pool;
 mod reduce;
 mod rnn;
 mod serving;
+#[cfg(test)]
+mod testing;
 
 pub(in crate::cost) use attention::CachedLengths;
 pub(in crate::cost) use call::{count, distinct};

@@ -399,27 +399,13 @@ fn rowwise_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
 #[cfg(test)]
 mod tests {
     use super::super::cost;
+    use super::super::testing::{call, t};
     use crate::base::DType::{self, Bf16, Fp8, Fp32, Int32, Int64};
-    use crate::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
+    use crate::correlate::{ArgValue, Direction};
     use crate::cost::UnknownCost;
 
-    fn t(dtype: DType, shape: &[u64]) -> ArgValue {
-        ArgValue::Tensor(Tensor {
-            shape: shape.to_vec(),
-            dtype: Some(dtype),
-            strides: None,
-        })
-    }
-
     fn of(module: &str, name: &str, values: Vec<ArgValue>) -> Result<(u64, u64), UnknownCost> {
-        let op = OpName {
-            module: module.to_owned(),
-            name: name.to_owned(),
-        };
-        let items = values.into_iter().map(|value| Arg { name: None, value });
-        let args = OpArgs {
-            items: items.collect(),
-        };
+        let (op, args) = call(module, name, values);
         let cost = cost(&op, &args, Direction::Fprop, false, None)?;
         Ok((cost.flops(), cost.bytes()))
     }
