@@ -448,7 +448,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2_000)))]
 
         #[test]
         fn escaped_text_stays_text_in_a_paragraph(text in hostile()) {

@@ -256,7 +256,7 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
                     4
                 };
                 let most = config.blocks().saturating_mul(config.threads() * each);
-                let numel = most.next_multiple_of(ELEMENTS);
+                let numel = most.div_ceil(ELEMENTS).saturating_mul(ELEMENTS);
                 (name, Dims::Elements { numel })
             }
             _ => return None,

@@ -296,7 +296,7 @@ fn expression(ty: Type, depth: u32) -> BoxedStrategy<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(4_000), ..ProptestConfig::default() })]
 
     /// A deliberate difference: CEL allows infinities. Strings that `site.s` cannot have are not
     /// generated.

@@ -378,7 +378,7 @@ fn rowwise_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
     let input = call.tensor(0, &["t", "input"])?;
     let columns = *input.shape.last().ok_or(UnknownCost::BadArguments)?;
     let rows = count(&input.shape).checked_div(columns).unwrap_or(0);
-    let padded = columns.next_multiple_of(4);
+    let padded = product([columns.div_ceil(4), 4]);
     if call.name == "FloatToFP8RowwiseQuantized" {
         let read = call.bytes_as(Some(input), DType::Fp32);
         let n = count(&input.shape);

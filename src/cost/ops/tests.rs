@@ -865,7 +865,7 @@ fn any_args() -> impl Strategy<Value = OpArgs> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8_000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(8_000)))]
 
     #[test]
     fn arbitrary_arguments_do_not_panic(
