@@ -60,6 +60,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         verdict: Vec::new(),
         figures: Vec::new(),
         hidden_notes: Vec::new(),
+        next_notes: Vec::new(),
         cautions: shared(&reports, &names.names, |r| &r.cautions),
         collectives: collectives(&reports, &transfers),
         top: reports.iter().map(|r| r.top).max().unwrap_or_default(),

@@ -229,6 +229,9 @@ pub struct Finding {
     pub also_fixes: Vec<Glob>,
     /// Whether it saves host time because launches go away.
     pub removes_launches: bool,
+    /// Id of the rule whose finding must be repaired first, so that launches no longer come late: only then does
+    /// this one, which is minor, shorten the step.
+    pub after: Option<String>,
 }
 
 /// The time that a fix could save, in ns of the analysed window, summed over devices.

@@ -58,14 +58,13 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
     let (capture, mut advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
-    // Once launches are no longer late, all kernel time counts.
-    let in_time = remove_late_launches(&advice, &totals);
-    if in_time {
-        count_gpu_time(&mut advice, &totals);
+    let first = removes_late_launches(&advice, &totals);
+    if let Some(first) = first {
+        count_gpu_time(&mut advice, first, &totals);
     }
     let (findings, minor): (Vec<Finding>, Vec<Finding>) = advice
         .into_iter()
-        .partition(|finding| matters(finding, &totals, in_time));
+        .partition(|finding| matters(finding, &totals) && finding.after.is_none());
     let (mut findings, parts) = also_fixed::join(findings);
     findings.sort_by(|a, b| {
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
@@ -241,7 +240,7 @@ impl Resolver<'_> {
                 finding.confidence = *confidence;
             }
             finding.saving = claims.claim(&draft, rule.replaces_work);
-            if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals, false) {
+            if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals) {
                 claims.replace(&draft);
             }
             findings.push((draft, rule.replaces_work, finding));
@@ -365,8 +364,7 @@ fn counted(finding: &Finding) -> Counted {
 /// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or
 /// by what it may save where that may be nothing; of the step where it is known how far the step
 /// becomes shorter, else of the GPU's work.
-/// `in_time`: another finding sees to it that launches are no longer late.
-fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
+fn matters(finding: &Finding, totals: &Totals) -> bool {
     // Without the idle time that recording may have caused.
     let steps_ns = totals.gpu_busy_ns + totals.reliable_idle_ns;
     let per_device = steps_ns / f64::from(totals.devices.max(1));
@@ -389,10 +387,6 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
         }
         (SavingKind::Idle, _) => (saving.claimed_low_ns, saving.claimed_ns, totals.window_ns),
         // Waiting for other ranks is time of the step, whatever else limits it.
-        (SavingKind::Gpu, Some((low, high))) if in_time => {
-            let of_gpu = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns;
-            return of_gpu || is_above_floor(low, high, per_device);
-        }
         (_, Some((low, high))) if finding.category != "communication" => (low, high, per_device),
         _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
     };
@@ -402,24 +396,30 @@ fn matters(finding: &Finding, totals: &Totals, in_time: bool) -> bool {
 /// Share of the time left in which the GPU must work for its work to be what limits a step then.
 const GPU_LIMITS: f64 = 2.0 / 3.0;
 
-/// Lets the GPU time that findings behind the one with fewer launches may save shorten the step as well: the upper
-/// end of what they save once that one is done.
-fn count_gpu_time(findings: &mut [Finding], totals: &Totals) {
+/// Lets the GPU time that findings behind the first one, which makes launches fewer, may save shorten the step as
+/// well: the upper end of what they save once that one is done. Those that surely save little before are left for
+/// then.
+fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
     if totals.paced_by_workers {
         return;
     }
-    let after = findings.iter().position(makes_launches_fewer);
-    for finding in findings
-        .iter_mut()
-        .skip(after.map_or(usize::MAX, |at| at + 1))
-    {
-        if let Some(saving) = finding
+    let steps_ns = totals.gpu_busy_ns + totals.reliable_idle_ns;
+    let devices = f64::from(totals.devices.max(1));
+    let rule = findings.get(first).map(|finding| finding.rule.clone());
+    for finding in findings.iter_mut().skip(first + 1) {
+        let of_gpu = finding
             .saving
             .as_mut()
-            .filter(|s| s.kind == SavingKind::Gpu)
-        {
-            let all = saving.claimed_ns / f64::from(totals.devices.max(1));
-            saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
+            .filter(|s| s.kind == SavingKind::Gpu);
+        let Some(saving) = of_gpu else { continue };
+        let all = saving.claimed_ns / devices;
+        saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
+        let step_ns = steps_ns / devices;
+        let sure = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
+        let then = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
+            || all >= UNSURE_FLOOR * step_ns;
+        if !sure && then {
+            finding.after.clone_from(&rule);
         }
     }
 }
@@ -428,18 +428,17 @@ fn makes_launches_fewer(finding: &Finding) -> bool {
     (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
 }
 
-/// Whether the findings worth a place make launches so few that the GPU surely limits the steps after it.
-fn remove_late_launches(findings: &[Finding], totals: &Totals) -> bool {
-    let worth = || {
-        findings
-            .iter()
-            .filter(|finding| matters(finding, totals, false))
-    };
+/// The position of the first finding worth a place that makes launches fewer, if all of them make launches so few
+/// that the GPU surely limits the steps after them.
+fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<usize> {
+    let worth = || findings.iter().filter(|finding| matters(finding, totals));
     let idle = worth().filter_map(|finding| finding.saving.as_ref());
     let idle = idle.filter(|saving| saving.kind == SavingKind::Idle);
     let saved: f64 = idle.map(|saving| saving.claimed_low_ns).sum();
     let left = totals.gpu_busy_ns + totals.idle_ns - saved;
-    worth().any(makes_launches_fewer) && totals.gpu_busy_ns >= GPU_LIMITS * left
+    let first = (findings.iter())
+        .position(|finding| makes_launches_fewer(finding) && matters(finding, totals));
+    first.filter(|_| totals.gpu_busy_ns >= GPU_LIMITS * left)
 }
 
 /// Whether a saving between two ends is worth a place among the first, as a part of `whole`.
@@ -520,6 +519,7 @@ fn finding(
         variant,
         also_fixes,
         removes_launches: rule.launches_removed.is_some() && draft.kind == SavingKind::Idle,
+        after: None,
     }
 }
 

@@ -90,6 +90,7 @@ impl Report {
         self.verdict = verdict::verdict(self);
         self.figures = verdict::figures(self);
         self.hidden_notes = verdict::hidden_notes(self);
+        self.next_notes = verdict::next_notes(self);
     }
 }
 
@@ -165,6 +166,9 @@ pub struct Report {
     /// What became of findings that a baseline or a suppression hides, in plain sentences.
     #[serde(default)]
     pub hidden_notes: Vec<String>,
+    /// What is worth doing once a finding of the list is done, in plain sentences.
+    #[serde(default)]
+    pub next_notes: Vec<String>,
     /// What to know before relying on the report or sharing it, in plain sentences.
     pub cautions: Vec<String>,
     /// The main figures.
@@ -408,6 +412,10 @@ pub struct FindingReport {
     pub share: f64,
     /// Estimated saving; `null` without an estimate.
     pub saving: Option<SavingReport>,
+    /// Id of the rule whose finding comes first: launches are late, and while they are, this one shortens the
+    /// step by less than 1 % for sure. `null` for all others.
+    #[serde(default)]
+    pub after: Option<String>,
     /// What the advice saves in the program itself, as `try` has measured it; `null` where it was not tried.
     #[serde(default)]
     pub measured: Option<MeasuredSaving>,

@@ -90,6 +90,9 @@ impl Page {
         for finding in top {
             self.listed(finding, &basis);
         }
+        for note in &report.next_notes {
+            self.words(note, Style::new(), 0);
+        }
         let more = report.findings.get(shown..).unwrap_or_default();
         for (list, noun) in [(more, "more finding"), (&report.minor, "minor finding")] {
             if !list.is_empty() {

@@ -517,12 +517,38 @@ fn nothing_found(report: &Report) -> Vec<String> {
     let minor = match report.minor.len() {
         0 => String::new(),
         n => format!(
-            " ({} below 1 % of the {})",
+            " ({}, certain saving below 1 % of the {})",
             counted(n as u64, "minor finding"),
             Basis::of(s).whole
         ),
     };
     vec![format!("{rules} found nothing worth changing{minor}.")]
+}
+
+/// Minor findings that matter once another one of the report is done, one sentence each.
+pub(super) fn next_notes(report: &Report) -> Vec<String> {
+    let basis = Basis::of(&report.summary);
+    let note = |f: &FindingReport| {
+        let after = f.after.as_ref()?;
+        let first = report.findings.iter().find(|first| first.rule == *after)?;
+        let saving = f.saving.as_ref()?;
+        Some(format!(
+            "Once finding {} is done, the GPU limits the {}. Then \"{}\" (`{}`) saves {} of GPU time{}.",
+            first.number,
+            basis.whole,
+            f.title,
+            f.rule,
+            ns_range(
+                saving.counted_low_ns / basis.divisor,
+                saving.counted_high_ns / basis.divisor
+            ),
+            match basis.per {
+                "" => String::new(),
+                per => format!(" {per}"),
+            },
+        ))
+    };
+    report.minor.iter().filter_map(note).collect()
 }
 
 /// What became of the findings of the baseline and of suppressed ones, one sentence each.

@@ -316,6 +316,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         variant: None,
         also_fixes: Vec::new(),
         removes_launches: false,
+        after: None,
     }
 }
 
@@ -511,7 +512,9 @@ fn many_findings_are_folded() {
     render(&text);
     assert!(text.contains("### 10. ") && !text.contains("### 11. "));
     assert!(text.contains("<summary>6 more findings</summary>\n\n| #"));
-    assert!(text.contains("<summary>15 minor findings (below 1 % of the window)</summary>\n\n| #"));
+    assert!(text.contains(
+        "<summary>15 minor findings (certain saving below 1 % of the window)</summary>\n\n| #"
+    ));
     let report = s.report();
     let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
     let sum: f64 = savings.map(|s| s.counted_high_ns).sum();
