@@ -126,6 +126,7 @@ fn generated_pages_render_without_mistakes() {
 #[test]
 fn handwritten_pages_render_without_mistakes() {
     for file in [
+        "CONTRIBUTING.md",
         "README.md",
         "docs/capture.md",
         "docs/ci.md",
@@ -134,11 +135,17 @@ fn handwritten_pages_render_without_mistakes() {
         "docs/diff.md",
         "docs/formats.md",
         "docs/glossary.md",
+        "docs/host.md",
         "docs/index.md",
         "docs/measuring.md",
         "docs/own-operators.md",
+        "docs/performance.md",
         "docs/pyprof.md",
         "docs/ranks.md",
+        "docs/repro.md",
+        "docs/robustness.md",
+        "docs/try.md",
+        "docs/usage.md",
         "docs/evidence.md",
         "docs/pyprof-differences.md",
         "docs/rules-left-out.md",
