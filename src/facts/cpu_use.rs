@@ -54,7 +54,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "CPUs that they would have used if no thread had waited for one",
+        "CPUs that the worker processes would have used if no thread had waited for one",
         |t| {
             let wanted = |time: RunTime| time.ran_ns.saturating_add(time.ready_ns);
             Answer::or_silent(cpus_of_workers(t, wanted), Answer::double)

@@ -56,7 +56,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         LAYERS,
-        "Where that operator is: the line of the program, else its layer",
+        "Where `run.first_fp64_op` is: the line of the program, else its layer",
         |t| {
             let place = first_fp64(t).and_then(|s| {
                 let layer = s

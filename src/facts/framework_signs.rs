@@ -632,7 +632,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "The same share of forward and backward work, without the optimizer and collectives",
+        "`run.compiled_share` of forward and backward work only, without the optimizer and collectives",
         |t| Answer::share(t.framework.compiled_model_ns, t.framework.model_ns)
     ),
     fact!(
@@ -650,7 +650,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "Host time in those searches",
+        "Host time in `run.unused_parameter_searches`",
         |t| Answer::double(t.framework.unused_search_ns)
     ),
     fact!(

@@ -582,7 +582,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         NOTHING,
-        "One of three or more analyzed steps holds two thirds of it or more: it does not happen in each step",
+        "One of three or more analyzed steps holds two thirds of the idle time or more: it does not happen in each step",
         |g| Answer::flag(g.group.in_one_step)
     ),
     fact!(
@@ -600,7 +600,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         API,
-        "The host call blamed for most of it",
+        "The host call that caused most of the idle time",
         |g| Answer::maybe_word(g.group.api.map(|id| g.table.costed.run.profile.text(id)))
     ),
     fact!(
@@ -609,7 +609,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         RANGES_OF_OPS,
-        "The operator around that call, without namespace and underscores: `item`, `local_scalar_dense`, `nonzero`, `copy`",
+        "The operator around `gap.api`, without namespace and underscores: `item`, `local_scalar_dense`, `nonzero`, `copy`",
         |g| Answer::maybe_word(
             op(g).map(|op| { plain_name(op.rsplit("::").next().unwrap_or(op)) })
         )
@@ -620,7 +620,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         RANGES_OF_OPS,
-        "The operator around that call as the profile spells it; for `host_busy` and `data_loading` the innermost function or range in which the host spent most of the interval, a Python function as `name (folder/file.py:line)`",
+        "The operator around `gap.api` as the profile spells it; for `host_busy` and `data_loading` the innermost function or range in which the host spent most of the interval, a Python function as `name (folder/file.py:line)`",
         |g| Answer::maybe_word(
             op(g)
                 .map(|op| function_in(op).map_or(std::borrow::Cow::Borrowed(op), Into::into))
@@ -633,7 +633,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         RANGES_OF_OPS,
-        "The outermost operator around that call as the profile spells it: the one that the program called",
+        "The outermost operator around `gap.api` as the profile spells it: the one that the program called",
         |g| Answer::maybe_word((g.group.outer_op).map(|id| g.table.costed.run.profile.text(id)))
     ),
     fact!(
@@ -642,7 +642,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         NOTHING,
-        "The operators around that call in nine tenths of the time, plainly spelled: `item`, `repeat_interleave`; compiled code as `torch_compiled`",
+        "The operators around `gap.api` in nine tenths of the time, plainly spelled: `item`, `repeat_interleave`; compiled code as `torch_compiled`",
         |g| Answer::Value(Value::Strings(Arc::clone(&g.group.inside)))
     ),
     fact!(

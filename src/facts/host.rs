@@ -301,7 +301,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "Host time in those calls",
+        "Host time in the calls counted by `run.blocking_memsets`",
         |t| Answer::double(t.host.blocking_set_ns)
     ),
     fact!(
@@ -319,7 +319,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "bytes",
         &[],
         NOTHING,
-        "Bytes that made such a trip, counted one way",
+        "Bytes copied in `run.round_trips`, counted one way",
         |t| Answer::double(t.host.trips.bytes)
     ),
     fact!(
@@ -328,7 +328,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "Copy time of those sizes, both ways",
+        "Copy time of the sizes of `run.round_trips`, both ways",
         |t| Answer::double(t.host.trips.ns)
     ),
 ];

@@ -35,7 +35,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Share of the time of the workers in these functions, over the whole run of py-spy",
+        "Share of the time of worker processes in functions of `run.worker_class`, over the whole run of py-spy",
         |t| {
             let told = &t.costed.run.profile.host.told;
             let class = told.worker_class.as_ref();
@@ -48,7 +48,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "The function of the program in which the workers spent most of that time: `decode (data/images.py:12)`",
+        "The function of the program in which worker processes spent most of the time of `run.worker_class`: `decode (data/images.py:12)`",
         |t| {
             let told = &t.costed.run.profile.host.told;
             Answer::or_silent(told.worker_function.as_deref(), Answer::word)

@@ -155,7 +155,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "The same as a share of the GPU's memory",
+        "`run.memory_reserved_bytes` as a share of the GPU's memory",
         |t| Answer::or_silent(
             t.memory
                 .as_ref()

@@ -218,7 +218,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "Time of that module",
+        "Import time of `run.slowest_import`",
         |t| {
             let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
             Answer::or_silent(slowest.map(|(_, ns)| *ns), Answer::double)
@@ -356,7 +356,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Its share of that idle time",
+        "Share of the idle time before late launches in which `run.late_function` ran",
         |t| Answer::or_silent(
             late_function(&t.costed.run).map(|(_, share)| share),
             Answer::double
@@ -368,7 +368,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Its share of that idle time",
+        "Share of the idle time before late launches inside `run.late_range`",
         |t| Answer::or_silent(t.program.late.map(|(_, share)| share), Answer::double)
     ),
 ];

@@ -563,7 +563,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         STEPS,
-        "The same for kernels launched in the analyzed steps, per device and step",
+        "Communication of kernels launched in the analyzed steps while no other kernel ran, per device and step",
         |t| Answer::maybe(t.sums.exposed_comm_per_step_ns, Answer::double)
     ),
     fact!(
@@ -644,7 +644,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Share of that math time whose operator has shapes and a cost",
+        "Share of math time (see `run.math_share`) whose operator has shapes and a cost",
         |t| Answer::share(t.sums.math_cost_known_ns, t.sums.math_ns)
     ),
     fact!(
@@ -653,7 +653,7 @@ const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Share of that math time whose operator is known although none of its shapes is",
+        "Share of math time (see `run.math_share`) whose operator is known although none of its shapes is",
         |t| Answer::share(t.sums.unshaped_math_ns, t.sums.math_ns)
     ),
     fact!(

@@ -158,7 +158,7 @@ pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
         "",
         &[],
         NOTHING,
-        "That time over the median of all ranks, the lower one of two; silent where half of them compute nothing",
+        "`rank.compute_ns` over the median of all ranks, the lower one of two; silent where half of them compute nothing",
         |r| Answer::share(r.compute_ns, r.median_compute_ns)
     ),
     fact!(
@@ -167,7 +167,7 @@ pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
         "",
         &[],
         NOTHING,
-        "The same for the number of those kernels: about 1 where a rank has no more work but works more slowly",
+        "The number of its kernels without collectives over the median of all ranks: about 1 where a rank has no more work but works more slowly",
         |r| Answer::share(r.compute_kernels, r.median_compute_kernels)
     ),
 ];

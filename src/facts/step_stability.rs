@@ -332,7 +332,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         NOTHING,
-        "For how long it waited there; this is not part of the window",
+        "How long the GPU waited in the steps of `run.late_load_steps`; this is not part of the window",
         |t| Answer::double(t.step_stability.late_load_ns)
     ),
     fact!(
@@ -410,7 +410,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         MORE_STEPS,
-        "Share of the time after the second step that the host spent in those calls",
+        "Share of the time after the second step that the host spent in calls counted by `run.allocations_per_step`",
         |t| Answer::maybe(
             t.step_stability
                 .allocations
@@ -437,7 +437,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         NOTHING,
-        "Share of kernel time in the matrix kernels compared for that",
+        "Share of kernel time in the matrix kernels compared for `run.math_late_over_early`",
         |t| Answer::double(t.step_stability.paced_share)
     ),
 ];

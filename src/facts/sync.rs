@@ -248,7 +248,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         API,
-        "Share of the window in which the GPU did nothing for less than 1 ms at a time because that thread was still catching up after such a call, up to 5 ms after it; as recorded",
+        "Share of the window in which the GPU did nothing for less than 1 ms at a time because the thread of `run.sync_calls` was still catching up after such a call, up to 5 ms after it; as recorded",
         |t| t.waits.as_ref().map_or(Answer::Absent, |w| Answer::share(
             w.idle_after_ns,
             t.totals.window_ns
@@ -269,7 +269,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         API,
-        "Host time of that thread in those calls",
+        "Host time in the calls of `run.sync_calls`",
         |t| Answer::maybe(t.waits.as_ref().map(|w| w.ns), Answer::double)
     ),
     fact!(
@@ -278,7 +278,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         API,
-        "The same as a share of the analyzed time",
+        "`run.sync_host_ns` as a share of the analyzed time",
         |t| Answer::maybe(t.waits.as_ref().and_then(|w| w.share), Answer::double)
     ),
     fact!(
@@ -287,7 +287,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         RANGES_OF_OPS,
-        "The operator around most of that time; silent where most lies outside operators",
+        "The operator around most of `run.sync_host_ns`; silent where most lies outside operators",
         |t| Answer::or_silent(
             t.waits
                 .as_ref()
@@ -302,7 +302,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         API,
-        "Calls inside that operator, or of those outside operators",
+        "Calls of `run.sync_calls` inside `run.sync_op`; where that is silent, those outside operators",
         |t| Answer::maybe(t.waits.as_ref().map(|w| w.op_calls), Answer::int)
     ),
     fact!(
@@ -311,7 +311,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "ns",
         &[],
         API,
-        "Host time in those",
+        "Host time in `run.sync_op_calls`",
         |t| Answer::maybe(t.waits.as_ref().map(|w| w.op_ns), Answer::double)
     ),
     fact!(
@@ -320,7 +320,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         API,
-        "The longest of those calls",
+        "The CUDA call in which `run.sync_calls` spend most time",
         |t| Answer::or_silent(
             t.waits
                 .as_ref()
@@ -335,7 +335,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "bytes",
         &[],
         API,
-        "Median size of the copies that those calls wait for; silent where most wait for something else",
+        "Median size of the copies that the calls of `run.sync_calls` wait for; silent where most wait for something else",
         |t| Answer::or_silent(t.waits.as_ref().and_then(|w| w.bytes), Answer::double)
     ),
     fact!(
@@ -344,7 +344,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         API,
-        "Most of those copies go to the GPU, as new tensors of the host do; false for results that the host reads",
+        "Most of the copies that the calls of `run.sync_calls` wait for go to the GPU, as new tensors of the host do; false for results that the host reads",
         |t| Answer::maybe(t.waits.as_ref().map(|w| w.to_gpu), Answer::flag)
     ),
     fact!(
@@ -353,7 +353,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         NOTHING,
-        "The line of the program around most of those, where Python stacks were recorded",
+        "The line of the program around most calls of `run.sync_op_calls`, where Python stacks were recorded",
         |t| Answer::or_silent(
             t.waits.as_ref().and_then(|w| w.line.as_deref()),
             Answer::word

@@ -98,7 +98,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         HOST_ACTIVITY,
-        "Time of its intervals of 100 us or more before the launch that ended each; the facts below divide it",
+        "Time of its intervals of 100 us or more before the launch that ended each",
         |g| Answer::maybe(
             parts(g).map(|parts| parts.waiting_ns() as f64),
             Answer::double
@@ -110,7 +110,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         HOST_FUNCTIONS,
-        "What the functions do that took half of that time or more: `logging`, `saving a checkpoint`, ... (docs/host.md); silent where no class did",
+        "What the functions do that took half of `gap.host_ns` or more: `logging`, `saving a checkpoint`, ... (docs/host.md); silent where no class did",
         |g| match has_functions(g) {
             true => {
                 let name = class(g).map(|(class, _)| g.table.costed.run.host.classes.name(class));
@@ -149,7 +149,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         OS_CALLS,
-        "Part of it in calls of the operating system, on the thread that launches",
+        "Part of `gap.host_ns` in calls of the operating system, on the thread that launches",
         |g| os_time(g, None)
     ),
     fact!(
@@ -158,7 +158,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         OS_CALLS,
-        "Part of it in calls that wait for another thread or process or for input: `futex`, `sem_wait`, `poll`",
+        "Part of `gap.host_ns` in calls that wait for another thread or process or for input: `futex`, `sem_wait`, `poll`",
         |g| os_time(g, Some(OsCallClass::Wait))
     ),
     fact!(
@@ -167,7 +167,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         OS_CALLS,
-        "Part of it in calls to drivers: `ioctl`",
+        "Part of `gap.host_ns` in calls to drivers: `ioctl`",
         |g| os_time(g, Some(OsCallClass::Driver))
     ),
     fact!(
@@ -176,7 +176,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         OS_CALLS,
-        "Part of it in calls that read files or pipes",
+        "Part of `gap.host_ns` in calls that read files or pipes",
         |g| os_time(g, Some(OsCallClass::Read))
     ),
     fact!(
@@ -185,7 +185,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         OS_CALLS,
-        "Number of those calls",
+        "Calls that read files or pipes in `gap.read_ns`",
         |g| Answer::maybe(
             os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.count),
             Answer::int
@@ -197,7 +197,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "bytes",
         &[],
         OS_CALLS,
-        "Bytes that those calls read; silent where their sizes were not recorded",
+        "Bytes that the calls of `gap.reads` read; silent where their sizes were not recorded",
         |g| {
             let bytes = os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.bytes);
             Answer::or_silent(bytes.filter(|n| *n > 0).map(|n| n as f64), Answer::double)
@@ -209,7 +209,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "ns",
         &[],
         SCHEDULING,
-        "Part of it in which the thread was on no CPU, outside recorded calls",
+        "Part of `gap.host_ns` in which the thread was on no CPU, outside recorded calls",
         |g| {
             let recorded = g.table.costed.run.host.has_scheduling;
             let off = parts(g).filter(|_| recorded);
@@ -224,7 +224,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         HOST_FUNCTIONS,
-        "The function in which the thread spent most of the rest: a Python function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten or more",
+        "The function in which the thread spent most of `gap.host_ns` outside recorded calls: a Python function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten or more",
         |g| Answer::maybe_word(function(g).map(|(name, _)| name).as_deref())
     ),
     fact!(
@@ -233,7 +233,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = &[
         "share",
         &[],
         HOST_FUNCTIONS,
-        "Time in that function as a share of `gap.host_ns`; an estimate if it was sampled",
+        "Time in `gap.function` as a share of `gap.host_ns`; an estimate if it was sampled",
         |g| Answer::maybe(function(g).map(|(_, share)| share), Answer::double)
     ),
 ];
