@@ -451,7 +451,8 @@ pub(crate) fn field_notes() -> String {
              query that supports it; `tests/verdicts/query.py --check` runs the queries. The smallest of these profiles are in \
              `fixtures/real`.\n\n\
              In a first review, 86 of 181 findings (48 %) were worth doing. The rules were then improved with these profiles, \
-             and the changed findings were reviewed again. On other profiles, expect a share between the two.",
+             and the changed findings were reviewed again, some by a second and a third reader. On other profiles, expect a \
+             share between the two.",
             verdicts.profile.len()
         ),
     );
