@@ -272,8 +272,7 @@ pub(super) fn record(
     }
     command.extend(program);
     let name = args.command.first().map_or("", String::as_str);
-    let refuse =
-        |error: std::io::Error| Failure::Unusable(format!("cannot run `{}`: {error}", plain(name)));
+    let refuse = |error: std::io::Error| Failure::Unusable(cannot_run(name, &error));
     let mut program = Program::start(&command, package, &settings).map_err(refuse)?;
     let _passed_on = PassedOn::to(program.id());
     let mut shown = None;
@@ -288,6 +287,16 @@ pub(super) fn record(
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Says that a program could not be started, and how a script is.
+pub(super) fn cannot_run(name: &str, error: &std::io::Error) -> String {
+    let name = plain(name);
+    let hint = match name.ends_with(".py") {
+        true => format!("\n  a script needs its interpreter: `-- python {name}`"),
+        false => String::new(),
+    };
+    format!("cannot run `{name}`: {error}{hint}")
 }
 
 /// The command line that runs the program under Scalene.

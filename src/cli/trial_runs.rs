@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::run::cannot_run;
 use super::signals::{PassedOn, is_interrupted};
 use super::{Console, output};
 use crate::base::statistics::median;
@@ -203,7 +204,7 @@ impl RunProgram for Runner<'_> {
         let folder = self.folder.join(self.number.to_string());
         let mut program = self.start(&folder, treatments).map_err(|error| {
             let name = self.command.first().map_or("", String::as_str);
-            Failed::Program(format!("cannot run `{}`: {error}", plain(name)))
+            Failed::Program(cannot_run(name, &error))
         })?;
         let status = self.wait(&mut program, &folder);
         let states = States::read(&folder);

@@ -8,28 +8,28 @@ pub fn scaffold(id: &str) -> String {
     text
 }
 
-const REST: &str = r#": the path is the id, and permanent.
-# `pyprof-advise rules facts` lists the facts, `rules check` and `rules test` look this file over.
+const REST: &str = r#": the path gives the id; do not change it later.
+# `pyprof-advise rules facts` lists the facts, `rules check` and `rules test` check this file.
 
-# One line that states the problem.
+# The problem, on one line.
 title      = "A matrix product is far from what the GPU can do"
-# How bad (note, warning, error), and how sure (low, medium, high). How much is the saving's business.
+# How serious it is (note, warning, error), and how certain the diagnosis is (low, medium, high).
 severity   = "warning"
 confidence = "medium"
 # What is examined: run, step, layer, site, chain, kernel, copy, gap or rank.
 for_each   = "site"
-# The condition, in the Common Expression Language. It picks members.
+# The condition, in the Common Expression Language (CEL): which of them are selected.
 when       = '''site.family == "gemm" && slowdown > params.tolerated'''
-# All it picks is one finding; leave it out for one finding per place.
+# All selected sites are one finding; without this line, each place is a finding.
 group_by   = "run"
-# Whether what was found is worth a word: found.count, found.calls, found.time_ns, found.gpu_share, ...
+# A condition on the whole finding: found.count, found.calls, found.time_ns, found.gpu_share, ...
 require    = '''found.gpu_share >= params.min_share'''
-# Nanoseconds saved, upper end.
+# Upper end of the saving of one site, in nanoseconds.
 saving_ns  = '''site.time_ns - site.reachable_ns'''
 
-# What is the matter, with its numbers; why it costs time; what to do about it.
-message    = "{{ found.count }} matrix products take {{ found.gpu_share | percent }} of GPU time; the worst takes {{ slowdown | times }} of the time it could."
-why        = "The product neither keeps the arithmetic units nor the memory busy."
+# The problem with its numbers, why it costs time, and what to do.
+message    = "{{ found.count }} matrix product{{ 's' if found.count != 1 }} take{{ 's' if found.count == 1 }} {{ found.gpu_share | percent }} of GPU time; the slowest takes {{ slowdown | times }} its reachable time."
+why        = "The product keeps neither the arithmetic units nor the memory busy."
 fix        = """Say what to change, in code:
 
 ```python
@@ -37,20 +37,20 @@ layer = torch.nn.Linear(in_features, out_features)
 ```"""
 references = ["https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html"]
 
-# Every threshold has a name, a reason, and can be changed with --set.
+# Thresholds, each with its reason. Users change them with --set.
 [params]
-tolerated = { value = 2.0, doc = "times the reachable time that is not yet worth a word" }
-min_share = { value = 0.02, doc = "share of GPU time below which it is not worth a change" }
+tolerated = { value = 2.0, doc = "multiple of the reachable time up to which a product is fast enough" }
+min_share = { value = 0.02, doc = "share of GPU time below which a change is not worthwhile" }
 
-# Names for parts of expressions; they can be used in each other and in the sentences.
+# Names for parts of expressions; conditions, templates and other lets can use them.
 [let]
 slowdown = '''site.time_ns / site.reachable_ns'''
 
-# Examples are the rule's tests: at least one fires, and at least one is silent.
+# Tests: at least one fires, and at least one is silent.
 [[test]]
-name  = "three times slower than it could be"
+name  = "three times the reachable time"
 facts = { "site.family" = "gemm", "site.time_ns" = 3e6, "site.reachable_ns" = 1e6, "found.gpu_share" = 0.3 }
-fires = "1 matrix products take 30 % of GPU time; the worst takes 3.00x of the time it could."
+fires = "1 matrix product takes 30 % of GPU time; the slowest takes 3.00x its reachable time."
 saving_ns = 2e6
 
 [[test]]

@@ -404,7 +404,7 @@ fn describe(path: &Path, head: &[u8]) -> (&'static str, String) {
         );
     }
     (
-        "bytes of a kind this tool does not know",
+        "a file of an unknown kind",
         "give the file written by `nsys export --type sqlite`, `nvprof -o` or torch.profiler; a \
          report (`.nsys-rep`, `.qdrep`) must be exported first"
             .into(),

@@ -766,6 +766,12 @@ fn exit_status_is_that_of_the_program_else_of_the_recording() {
         "{}",
         missing.err
     );
+    let script = run(&["--", "train.py"]);
+    assert!(
+        script.err.contains("`-- python train.py`"),
+        "{}",
+        script.err
+    );
     // Mistakes are found before the program runs.
     let mistake = run(&["--select", "no/such-rule", "--", "sh", "-c", "echo ran"]);
     assert_eq!(
