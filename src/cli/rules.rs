@@ -92,7 +92,10 @@ pub(super) fn run(command: RulesCommand, console: Console) -> Outcome {
         RulesCommand::List { rules } => output::print(&list(&load(&rules)?)),
         RulesCommand::Explain { id, rules } => {
             let set = load(&rules)?;
-            output::print(&judge::explain(find(&set, &id)?, facts::all(), &gpu_facts))
+            let page = judge::explain(find(&set, &id)?, facts::all(), &gpu_facts);
+            output::print(&format!(
+                "{page}\nText in `{{{{ }}}}` and `{{% %}}` is filled in for each finding.\n"
+            ))
         }
         RulesCommand::Facts { part } => output::print(&facts_list(part.as_deref())?),
         RulesCommand::Check { paths } => check(&paths, console),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::rule::{Expect, MIN_FRACTION, Rule};
+use super::rule::{Expect, Fix, MIN_FRACTION, Rule};
 use super::rule_tests::{GpuFacts, first_example};
 use super::template::plain_number;
 use crate::base::{text, units};
@@ -12,7 +12,8 @@ use crate::facts::{Fact, Value};
 pub(super) const MAX_WORD: usize = 120;
 const MAX_ITEMS: usize = 8;
 
-/// The page of one rule, as Markdown: an example, then what its file says, in the order a reader asks.
+/// The page of one rule, as Markdown: an example, then what its file says, in the order a reader asks. Texts that
+/// the example shows as they are in the file are not repeated.
 pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
     let mut page = String::new();
     let _ = writeln!(page, "# {}\n", rule.title);
@@ -24,9 +25,14 @@ pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
         rule.confidence.word(),
         rule.for_each.word(),
     );
-    example(&mut page, rule, facts, gpu);
-    let _ = writeln!(page, "## Why\n\n{}\n", rule.why.source.trim());
-    fixes(&mut page, rule);
+    let (why, fix) = example(&mut page, rule, facts, gpu).unwrap_or_default();
+    if why.trim() != rule.why.source.trim() {
+        let _ = writeln!(page, "## Why\n\n{}\n", rule.why.source.trim());
+    }
+    let is_shown = |only: &Fix| only.when.is_none() && only.text.source.trim() == fix.trim();
+    if !matches!(rule.fixes.as_slice(), [only] if is_shown(only)) {
+        fixes(&mut page, rule);
+    }
     conditions(&mut page, rule);
     params(&mut page, rule);
     relations(&mut page, rule);
@@ -50,11 +56,14 @@ pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
     page
 }
 
-/// A finding of the rule, from its first test that fires.
-fn example(page: &mut String, rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) {
-    let Some((message, why, fix)) = first_example(rule, facts, gpu) else {
-        return;
-    };
+/// A finding of the rule, from its first test that fires. Returns its reason and its fix.
+fn example(
+    page: &mut String,
+    rule: &Rule,
+    facts: &[Fact],
+    gpu: &GpuFacts<'_>,
+) -> Option<(String, String)> {
+    let (message, why, fix) = first_example(rule, facts, gpu)?;
     let mut finding = format!(
         "**{}**\n\n**What:** {message}\n\n**Why:** {why}",
         rule.title
@@ -67,6 +76,7 @@ fn example(page: &mut String, rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) {
         let _ = writeln!(page, "{}", format!("> {line}").trim_end());
     }
     page.push('\n');
+    Some((why, fix))
 }
 
 fn fixes(page: &mut String, rule: &Rule) {

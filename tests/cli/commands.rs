@@ -811,7 +811,12 @@ fn built_in_rules_are_listed_explained_and_tested() {
     for line in list.lines() {
         let id = line.split_whitespace().next().unwrap();
         let page = sandbox.fine(&format!("rules explain {id}"));
-        has(&page, &[id, "## What to do", "## When it fires"]);
+        has(&page, &[id, "> **Why:**", "## When it fires"]);
+        // Every rule says what to do, in its example or below it.
+        assert!(
+            page.contains("> **Fix:**") || page.contains("## What to do"),
+            "{page}"
+        );
     }
     has(&sandbox.fine("rules test"), &[" passed, 0 failed"]);
     has(
