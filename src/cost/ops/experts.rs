@@ -16,16 +16,20 @@ const GIVEN: &str = "experts: each one that may have got a token counts as read,
 const BY_GRID: &str = "experts of TensorRT-LLM's kernels: each one that may have got a token counts as read, \
                        all are taken to be on this GPU, and sizes are rounded up to whole tiles";
 
+/// The same of another package's kernels, whose grids have one dimension.
+const BY_PRODUCT: &str = "experts of triton_kernels: each one that may have got a token counts as read, all are \
+                          taken to be on this GPU, and sizes are rounded up to whole tiles";
+
 const FORWARD: Entry = Entry {
     names: &["moe_forward"],
     namespaces: &["vllm"],
     family: Family::Gemm,
     class: FlopsClass::Exact,
     flops: "2 T k (H N + H I), the most it can be, with the experts per token k and the sizes N and I of the \
-            grids of TensorRT-LLM's kernels; unknown with other kernels",
+            grids of TensorRT-LLM's or triton_kernels' kernels; unknown with other kernels",
     bytes: "input, router's output and result + the weights of min(E, T k) experts; unknown with other kernels",
     backward: "",
-    source: "vLLM model_executor/layers/fused_moe/layer.py: moe_forward(hidden_states, router_logits, layer_name); FlashInfer include/flashinfer/trtllm/fused_moe/runner.h: getMaxNumCtasInBatchDim() is the grid along the tokens",
+    source: "vLLM model_executor/layers/fused_moe/layer.py: moe_forward(hidden_states, router_logits, layer_name); FlashInfer include/flashinfer/trtllm/fused_moe/runner.h: getMaxNumCtasInBatchDim() is the grid along the tokens; Triton python/triton_kernels/triton_kernels/matmul_ogs.py: grid = grid_m * grid_n * split_k, routing.py: RoutingData.n_blocks() is grid_m",
     handler: unknown,
 };
 
@@ -147,10 +151,16 @@ pub(in crate::cost) struct Launched<'a> {
     pub(in crate::cost) grid: [u32; 3],
 }
 
-/// The cost of experts that TensorRT-LLM's kernels multiply with: FlashInfer and vLLM call them.
-///
-/// The grid has the columns of the weights in its first dimension. The second one has as many blocks as
-/// the tokens can need at most, which tells how many experts each token goes to.
+/// Sizes that the kernels of a call tell.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    per_token: u64,
+    /// Columns of the first product; half of them are the rows of the second.
+    columns: u64,
+    note: &'static str,
+}
+
+/// The cost of experts whose sizes the kernels tell that multiply with them.
 pub(super) fn generated(call: &Call, kernels: &[Launched<'_>]) -> Result<OpCost, UnknownCost> {
     let unknown = UnknownCost::DataDependent;
     let hidden = call.tensor(0, &["hidden_states"])?;
@@ -164,20 +174,16 @@ pub(super) fn generated(call: &Call, kernels: &[Launched<'_>]) -> Result<OpCost,
         [a, b] if is_gated(b.name) && !is_gated(a.name) => (b, a),
         _ => return Err(unknown),
     };
-    let columns = |kernel: &Launched<'_>| product([kernel.grid[0], kernel.tile.0].map(u64::from));
-    // The result is as wide as the input.
-    let rounded = width.checked_next_multiple_of(u64::from(down.tile.0.max(1)));
-    let fits = call.name == "moe_forward" && rows == tokens && rounded == Some(columns(down));
-    let along_tokens = up.tile.1 == down.tile.1 && up.grid[1] == down.grid[1];
-    if !(fits && along_tokens && up.grid[2] == 1 && down.grid[2] == 1) {
+    if call.name != "moe_forward" || rows != tokens {
         return Err(unknown);
     }
-    let (tile, blocks) = (u64::from(up.tile.1), u64::from(up.grid[1]));
-    let per_token = experts_per_token(tokens, experts, tile, blocks).ok_or(unknown)?;
-    let n = columns(up);
+    let told = tensorrt_llm(up, down, [tokens, width, experts])
+        .or_else(|| triton_kernels(up, down, [tokens, width, experts]))
+        .ok_or(unknown)?;
+    let n = told.columns;
     let [first, second] = [product([width, n]), product([n / 2, width])];
     let sizes = Experts {
-        rows: product([tokens, per_token]),
+        rows: product([tokens, told.per_token]),
         experts,
         weights: sum([first, second]),
     };
@@ -194,19 +200,101 @@ pub(super) fn generated(call: &Call, kernels: &[Launched<'_>]) -> Result<OpCost,
     let flops = product([2, sizes.rows, sizes.weights]);
     let mut cost = call.one(flops, bytes, Dims::None)?;
     cost.at_most = true;
-    cost.note = Some(BY_GRID);
+    cost.note = Some(told.note);
     Ok(cost)
+}
+
+/// TensorRT-LLM's kernels, which FlashInfer and vLLM call: the grid has the columns of the weights in its
+/// first dimension. The second one has as many blocks as the tokens can need at most, which tells how many
+/// experts each token goes to.
+fn tensorrt_llm(
+    up: &Launched<'_>,
+    down: &Launched<'_>,
+    [tokens, width, experts]: [u64; 3],
+) -> Option<Told> {
+    let columns = |kernel: &Launched<'_>| product([kernel.grid[0], kernel.tile.0].map(u64::from));
+    // The result is as wide as the input.
+    let rounded = width.checked_next_multiple_of(u64::from(down.tile.0.max(1)));
+    let ours = [up, down]
+        .iter()
+        .all(|kernel| kernel.name.starts_with("bmm_"));
+    let along_tokens = up.tile.1 == down.tile.1 && up.grid[1] == down.grid[1];
+    if !(ours
+        && rounded == Some(columns(down))
+        && along_tokens
+        && up.grid[2] == 1
+        && down.grid[2] == 1)
+    {
+        return None;
+    }
+    let (tile, blocks) = (u64::from(up.tile.1), u64::from(up.grid[1]));
+    Some(Told {
+        per_token: experts_per_token(tokens, experts, tile, blocks)?,
+        columns: columns(up),
+        note: BY_GRID,
+    })
+}
+
+/// Kernels of the package `triton_kernels`: the grid has a block for each tile of the result and each part of
+/// a split sum, in one dimension. The second product is as wide as the input, so its grid tells the blocks
+/// along the tokens, and these the width of the first. Persistent kernels have as many blocks as the GPU
+/// has multiprocessors, which tells nothing.
+fn triton_kernels(
+    up: &Launched<'_>,
+    down: &Launched<'_>,
+    [tokens, width, experts]: [u64; 3],
+) -> Option<Told> {
+    let blocks_and_tile = |kernel: &Launched<'_>| {
+        let sizes = kernel
+            .name
+            .strip_prefix("_matmul_ogs_")?
+            .split('_')
+            .nth(2)?;
+        let splits: u64 = sizes.split('x').nth(3)?.parse().ok()?;
+        let [x, y, z] = kernel.grid;
+        let blocks = exactly(u64::from(x), splits).filter(|_| y == 1 && z == 1)?;
+        Some((blocks, kernel.tile.0.into(), u64::from(kernel.tile.1)))
+    };
+    let (blocks, tile, columns): (u64, u64, u64) = blocks_and_tile(down)?;
+    let along_columns = width.checked_next_multiple_of(columns)? / columns;
+    let along_tokens = exactly(blocks, along_columns)?;
+    let per_token = experts_per_token(tokens, experts, tile, along_tokens)?;
+    let (blocks, tile, columns) = blocks_and_tile(up)?;
+    let along_tokens = blocks_along_tokens(tokens, experts, tile, per_token)?;
+    Some(Told {
+        per_token,
+        columns: product([exactly(blocks, along_tokens)?, columns]),
+        note: BY_PRODUCT,
+    })
+}
+
+/// The quotient, if nothing is left over.
+fn exactly(blocks: u64, parts: u64) -> Option<u64> {
+    let quotient = blocks.checked_div(parts)?;
+    (quotient > 0 && product([quotient, parts]) == blocks).then_some(quotient)
 }
 
 /// Whether the kernel multiplies two halves of its result, one of them by an activation.
 fn is_gated(name: &str) -> bool {
     name.split('_')
-        .any(|part| part == "swiGlu" || part == "geGlu")
+        .any(|part| matches!(part, "swiGlu" | "geGlu" | "swiglu"))
 }
 
 /// Bits of a stored weight in sixteenths, with its share of the scale: `bmm_<result>_<weights><tokens>_...`
-/// with the tokens along the second dimension of the tile (`_bN_`).
+/// with the tokens along the second dimension of the tile (`_bN_`), or
+/// `_matmul_ogs_<layouts>_<result>x<tokens>x<weights>_...`.
 fn weight_bits_x16(name: &str) -> Option<u64> {
+    if let Some(rest) = name.strip_prefix("_matmul_ogs_") {
+        let types = rest.split('_').nth(1)?;
+        let weights = types.rsplit('x').next()?;
+        let scaled = types.ends_with(&format!("xmx{weights}"));
+        return match weights {
+            "fp4" => scaled.then_some(4 * 16 + 4),
+            "bf16" | "fp16" => Some(16 * 16),
+            fp8 if fp8.starts_with("fp8") => Some(8 * 16 + if scaled { 4 } else { 0 }),
+            _ => None,
+        };
+    }
     let mut parts = name.split('_');
     let (kind, types) = (parts.next()?, parts.nth(1)?);
     if kind != "bmm" || !name.split('_').any(|part| part == "bN") {
@@ -231,13 +319,16 @@ fn weight_bits_x16(name: &str) -> Option<u64> {
 fn experts_per_token(tokens: u64, experts: u64, tile: u64, blocks: u64) -> Option<u64> {
     /// Published models choose at most 22 of their experts.
     const MOST: u64 = 64;
-    let of = |per_token: &u64| {
-        let rows = product([tokens, *per_token]);
-        let filled = rows.min(experts);
-        Some(sum([filled, (rows - filled).checked_div(tile)?]))
-    };
+    let of = |per_token: &u64| blocks_along_tokens(tokens, experts, tile, *per_token);
     let mut fitting = (1..=experts.min(MOST)).filter(|k| of(k) == Some(blocks));
     fitting.next().filter(|_| fitting.next().is_none())
+}
+
+/// The number of blocks along the tokens where each token goes to so many experts.
+fn blocks_along_tokens(tokens: u64, experts: u64, tile: u64, per_token: u64) -> Option<u64> {
+    let rows = product([tokens, per_token]);
+    let filled = rows.min(experts);
+    Some(sum([filled, (rows - filled).checked_div(tile)?]))
 }
 
 #[cfg(test)]
@@ -352,5 +443,62 @@ mod tests {
         let mut split = kernel(down, 24, 342);
         split.grid[2] = 2;
         assert_eq!(of("moe_forward", &[kernel(up, 8, 342), split]), unknown);
+    }
+
+    /// Names as gpt-oss has them in vLLM; no recording of them with grids is at hand, so these are synthetic.
+    #[test]
+    fn grids_of_triton_kernels_give_the_sizes_of_experts() {
+        let up = "_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu";
+        let down = "_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x128x1";
+        // 4 of 32 experts, 3,072 wide inside (6,144 columns with the gate) and 2,880 outside.
+        let blocks = 32 + (1000 * 4 - 32) / 128;
+        let kernel = |name, columns, blocks| Launched {
+            name,
+            tile: (128, columns),
+            grid: [blocks, 1, 1],
+        };
+        let of = |kernels: &[Launched<'_>]| {
+            let values = vec![t(Bf16, &[1000, 2880]), t(Bf16, &[1000, 32])];
+            let (op, args) = call("vllm", "moe_forward", values);
+            cost_of_experts(&op, &args, kernels)
+        };
+        let (first, second) = (kernel(up, 128, 48 * blocks), kernel(down, 256, 12 * blocks));
+        let found = of(&[first, second]).unwrap();
+        let weights = 2880 * 6144 + 3072 * 2880;
+        assert_eq!(found.flops(), 2 * 1000 * 4 * weights);
+        let tensors = (2 * 1000 * 2880 + 1000 * 32) * 2;
+        assert_eq!(found.bytes(), tensors + 32 * (weights * 17 / 32));
+        assert!(found.at_most && found.note.is_some());
+        // The same sums in two parts, with half as long a tile along the tokens.
+        let parts = "_matmul_ogs_NNT_bf16xbf16xmxfp4_64x128x128x2_swiglu";
+        let shorter = 32 + (1000 * 4 - 32) / 64;
+        let mut in_parts = kernel(parts, 128, 2 * 48 * shorter);
+        in_parts.tile.0 = 64;
+        assert_eq!(of(&[in_parts, second]).unwrap(), found);
+        // Weights in 16 bits.
+        let wide = [
+            "_matmul_ogs_NNT_bf16xbf16xbf16_128x128x128x1_swiglu",
+            "_matmul_ogs_NNT_bf16xbf16xbf16_128x256x128x1",
+        ];
+        let found = of(&[
+            kernel(wide[0], 128, 48 * blocks),
+            kernel(wide[1], 256, 12 * blocks),
+        ]);
+        assert_eq!(found.unwrap().bytes(), tensors + 32 * weights * 2);
+        let unknown = Err(UnknownCost::DataDependent);
+        let persistent = "_p_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x128x1";
+        let packed = "_matmul_ogs_NNT_bf16xbf16xu8_128x256x128x1";
+        for kernels in [
+            // As many blocks as multiprocessors, another width, blocks that fit no number of experts, weights
+            // of an unknown size, one kernel only.
+            vec![first, kernel(persistent, 256, 132)],
+            vec![first, kernel(down, 256, 12 * blocks + 1)],
+            vec![first, kernel(down, 256, 12 * (blocks + 1))],
+            vec![kernel(up, 128, 48 * blocks + 1), second],
+            vec![first, kernel(packed, 256, 12 * blocks)],
+            vec![second],
+        ] {
+            assert_eq!(of(&kernels), unknown, "{kernels:?}");
+        }
     }
 }
