@@ -240,6 +240,50 @@ fn regions_of_a_capture_name_the_layers_of_its_replays() {
     );
 }
 
+/// The trace is written by PyTorch's exporter, of invented activities: see `tests/torch/graph_annotations.py`.
+#[test]
+fn annotations_that_pytorch_writes_name_layers_and_messages_of_graphs() {
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/graph_annotations.py");
+    let folder = tempfile::tempdir().unwrap();
+    for lanes in ["none", "all"] {
+        let path = folder.path().join(format!("{lanes}.json"));
+        let mut python = std::process::Command::new(&python);
+        let done = python.args(["-W", "ignore"]).arg(&script);
+        let done = done.arg(&path).arg(lanes).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let report = report_of(&path);
+        let mut layers = report.layers.iter();
+        let layers = layers.find(|row| row.name == "blocks.*").unwrap();
+        // 3 replays of 8 kernels of 20 us, of which 2 are part of a backward pass.
+        let times = (layers.layers, layers.time_ns, layers.bprop_ns);
+        assert_eq!(times, (4, 3 * 8 * 20_000, 3 * 2 * 20_000), "{lanes}");
+        let source = report.method.layer_source.as_deref();
+        assert!(source.unwrap().contains("mark_kernels"), "{lanes}");
+        let rows = report.collectives.iter();
+        let told: Vec<_> = rows
+            .map(|row| (row.group_size, row.bytes, row.calls))
+            .collect();
+        assert_eq!(told, [(Some(2), Some(3 * 1024 * 2), 3)], "{lanes}");
+    }
+}
+
+#[test]
+fn modules_that_a_compiled_graph_names_are_regions_too() {
+    let mut trace = annotated();
+    for event in &mut trace.events {
+        let args = event["args"].as_object_mut().unwrap();
+        if let Some(name) = args.remove("name") {
+            args.insert("module_fqn".to_owned(), name);
+        }
+    }
+    let report = trace.report();
+    let layers = &report.layers[0];
+    assert_eq!((layers.name.as_str(), layers.layers), ("blocks.*", 12));
+}
+
 #[test]
 fn scrubbed_copies_keep_the_regions_of_a_capture() {
     let folder = tempfile::tempdir().unwrap();
@@ -255,6 +299,17 @@ fn scrubbed_copies_keep_the_regions_of_a_capture() {
         report.layers.into_iter().map(|row| row.name).collect()
     };
     assert_eq!(names(&copy), names(&path));
+}
+
+#[test]
+fn first_nodes_of_graphs_are_numbered_zero() {
+    let mut trace = annotated();
+    for event in trace.events.iter_mut().filter(|e| e["cat"] == "kernel") {
+        event["args"]["graph id"] = json!(3);
+        event["args"]["graph node id"] = json!(0);
+    }
+    let layers = &trace.report().layers[0];
+    assert_eq!((layers.name.as_str(), layers.layers), ("blocks.*", 12));
 }
 
 #[test]

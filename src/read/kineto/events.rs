@@ -375,7 +375,8 @@ impl Rows {
             context: args.context.and_then(count32).unwrap_or(0),
             correlation: correlation(args.correlation.and_then(whole)),
             config: self.builder.config(config),
-            in_graph: args.graph_node.and_then(whole).is_some_and(|id| id > 0),
+            // Graphs with an id of their own number their nodes from 0 (torch/profiler/_cuspy/trace.py).
+            in_graph: (args.graph.or(args.graph_node).and_then(whole)).is_some_and(|id| id > 0),
             captured: None,
         };
         self.builder.profile.kernels.push(kernel);
@@ -509,9 +510,16 @@ impl Rows {
             ("kernel_flop", args.kernel_flop),
             ("kernel_num_gb", args.kernel_num_gb),
         ] {
-            let value = value.map_or("", RawValue::get);
+            let mut value = value.map_or("", RawValue::get);
             if matches!(value, "" | "\"\"" | "[]" | "null") {
                 continue;
+            }
+            // Annotations of CUDA graphs are written as text, numbers too.
+            if let Some(inner) = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'))
+                && COUNTS.contains(&key)
+                && inner.parse::<u64>().is_ok()
+            {
+                value = inner;
             }
             line.push(if line.is_empty() { '{' } else { ',' });
             line.push('"');
@@ -703,6 +711,9 @@ fn message<'a>(args: &Args<'a>) -> Args<'a> {
         ..Args::default()
     }
 }
+
+/// Arguments of messages that are numbers.
+const COUNTS: [&str; 3] = ["In msg nelems", "Out msg nelems", "Group size"];
 
 /// The interval of an event, in ns.
 fn span(event: &Event<'_>, skipped: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {

@@ -126,9 +126,11 @@ object! {
         block: Raw<'a> = "block",
         registers: Raw<'a> = "registers per thread",
         shared: Raw<'a> = "shared memory",
+        graph: Raw<'a> = "graph id",
         graph_node: Raw<'a> = "graph node id",
-        /// The region that `torch.cuda.graph_annotations.mark_kernels` put a node of a CUDA graph into.
-        region: Raw<'a> = "name",
+        /// The region that `torch.cuda.graph_annotations.mark_kernels` put a node of a CUDA graph into; torchtitan
+        /// names the modules of compiled graphs with a key of its own.
+        region: Raw<'a> = "name" | "module_fqn",
         /// `backward` for nodes of the region's backward pass.
         autograd_phase: Raw<'a> = "autograd_phase",
         bytes: Raw<'a> = "bytes" | "size",
