@@ -131,7 +131,10 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         slowdown_partial: best_ideal_ns.is_some() && cost_known_ns < MOSTLY * time(None) as f64,
         slowdown_at_most: slowdown_at_most(costed, members()).filter(|_| best_ideal_ns.is_none()),
         slowdown_at_least: members().any(|(_, cost)| cost.at_most()),
-        bound: bound(members()).map(|b| b.name().to_owned()),
+        bound: bound(members())
+            // Where nothing is compared, a small known part does not stand for the row.
+            .filter(|(_, known)| best_ideal_ns.is_some() || 2 * known >= time(None))
+            .map(|(bound, _)| bound.name().to_owned()),
         findings,
     }
 }
@@ -163,8 +166,9 @@ fn named_by_layer(run: &Run, sites: &[usize]) -> bool {
         .is_some_and(|layer| layer.source != LayerSource::Op)
 }
 
-/// What limits most of the time of some sites, without collectives, whose limit is outside the GPU.
-fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bound> {
+/// What limits most of the time of some sites, and the time of which it is known, without collectives, whose
+/// limit is outside the GPU.
+fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<(Bound, i64)> {
     let mut times = [(Bound::Math, 0i64), (Bound::Memory, 0), (Bound::Latency, 0)];
     for (site, cost) in sites.filter(|(_, cost)| cost.family != Family::Communication) {
         for (bound, time) in &mut times {
@@ -173,13 +177,15 @@ fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<Bo
             }
         }
     }
+    let known = times.iter().map(|(_, time)| *time);
+    let known = known.fold(0, i64::saturating_add);
     // `max_by_key` returns the last maximum; reversed, the first of equals is returned.
     times
         .into_iter()
         .rev()
         .filter(|(_, time)| *time > 0)
         .max_by_key(|(_, time)| *time)
-        .map(|(bound, _)| bound)
+        .map(|(bound, _)| (bound, known))
 }
 
 /// The numbers of the findings about each site.

@@ -355,8 +355,8 @@ impl RepeatingKernels {
             false => "",
         };
         format!(
-            "The profile names neither operators nor layers here, but the kernels repeat: {times} of {}{what}. \
-             They take {} ({} of GPU time). A repetition takes {} on average, {} to {}.",
+            "The profile names no operator for most of these kernels and does not tell the layers of the model apart, \
+             but the kernels repeat: {times} of {}{what}. They take {} ({} of GPU time). A repetition takes {} on average, {} to {}.",
             counted(self.length, "kernel"),
             ns(self.time_ns as f64),
             percent(self.share),
