@@ -480,6 +480,9 @@ fn cutlass_templates(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         None => String::new(),
     };
     out.label = format!("cutlass {}{dtype}{of}", out.family.name());
+    out.dtype = out
+        .dtype
+        .or_else(|| named_type(out.wraps.as_deref().unwrap_or_default()));
     true
 }
 
@@ -673,6 +676,14 @@ fn sp3_winograd(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.fast_conv = true;
     out.dtype = parts.leaf.split('_').find_map(type_token);
     true
+}
+
+/// The only type that the name of a program's own kernel has: that of `fp8_acc::GemmKernel`.
+fn named_type(name: &str) -> Option<DType> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let mut types = words.filter_map(|word| type_token(&word.to_ascii_lowercase()));
+    let first = types.next()?;
+    types.all(|other| other == first).then_some(first)
 }
 
 /// DeepSeek's `deep_gemm::fp8_gemm_kernel` and its successors: Hopper and Blackwell only.

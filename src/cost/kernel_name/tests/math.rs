@@ -13,8 +13,13 @@ fn gemm_kernels_are_decoded() {
         // Kernels of a program that CUTLASS' wrapper runs are told apart.
         (
             "void cutlass::device_kernel<mine::cuda::fp8_acc::GemmKernel>(mine::cuda::fp8_acc::GemmKernel::Params)",
-            "gemm ? persistent",
+            "gemm ? fp8 persistent",
             "cutlass gemm (fp8_acc::GemmKernel)",
+        ),
+        (
+            "void cutlass::device_kernel<mine::bf16_to_fp8::GemmKernel>(mine::bf16_to_fp8::GemmKernel::Params)",
+            "gemm ? persistent",
+            "cutlass gemm (bf16_to_fp8::GemmKernel)",
         ),
         (
             "volta_sgemm_32x32_sliced1x4_tn",
