@@ -14,9 +14,17 @@ const JOINER: char = '\u{2060}';
 /// `text` as inline Markdown: safe in paragraphs, list items and table cells of GitHub and GitLab. One
 /// line, with whitespace collapsed and control characters made visible.
 pub fn md(text: &str) -> String {
+    escaped(text, true)
+}
+
+/// The same; `at_start`: nothing stands before it on its line.
+fn escaped(text: &str, at_start: bool) -> String {
     let chars: Vec<char> = one_line(text).chars().collect();
     let mut out = String::with_capacity(chars.len() + 8);
-    let mut i = block_start(&chars, &mut out);
+    let mut i = match at_start {
+        true => block_start(&chars, &mut out),
+        false => 0,
+    };
     while let Some(&c) = chars.get(i) {
         let next = chars.get(i + 1).copied();
         match c {
@@ -81,16 +89,20 @@ pub fn md_prose(text: &str) -> String {
         }
         out.push_str(piece);
     };
+    let mut at_start = true;
     for (i, part) in parts.iter().enumerate() {
         if i % 2 == 1 {
-            add(&md_code(part));
+            let code = md_code(part);
+            at_start &= code.is_empty();
+            add(&code);
         } else if !part.is_empty() {
             // Escaping removes leading and trailing blanks, which matter between words and code.
             let inner = part.trim();
             if part.starts_with(char::is_whitespace) && i > 0 {
                 add(" ");
             }
-            add(&md(inner));
+            add(&escaped(inner, at_start));
+            at_start &= inner.is_empty();
             if part.ends_with(char::is_whitespace) && !inner.is_empty() && i + 1 < parts.len() {
                 add(" ");
             }
@@ -505,6 +517,7 @@ mod tests {
             }
         }
         assert_eq!(md_prose("a`b`c, `d` e"), "a`b`c, `d` e");
+        assert_eq!(md_prose("fix `a`: - b"), "fix `a`: - b");
     }
 
     #[test]

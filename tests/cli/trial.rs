@@ -131,7 +131,11 @@ fn what_helps_is_combined_and_its_lines_are_printed() {
     );
     has(&err, &["run 1: untreated", "slow-down"]);
     if out.contains("Apply `loader-workers`") {
-        has(&out, &["num_workers=4, persistent_workers=True"]);
+        // As many as this machine has processors for.
+        let lines =
+            regex::Regex::new(r"DataLoader\(\.\.\., num_workers=\d+, persistent_workers=True\)")
+                .unwrap();
+        assert!(lines.is_match(&out), "{out}");
     }
 }
 

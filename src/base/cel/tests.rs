@@ -141,8 +141,8 @@ impl EvalFailure for String {
         message
     }
 
-    fn join(self, _right: String, _and: bool) -> String {
-        self
+    fn join(self, right: String, _and: bool) -> String {
+        format!("{self}; {right}")
     }
 }
 
