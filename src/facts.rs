@@ -20,6 +20,7 @@ mod copy;
 mod cpu_use;
 mod cutlass;
 mod enclosing_ops;
+mod equal_calls;
 mod first_fp64;
 mod framework_signs;
 mod gap;

@@ -84,6 +84,8 @@ pub(super) struct Chain {
     pub(super) rest_ns: f64,
     /// Time of the longest operator of each occurrence, summed.
     pub(super) longest_ns: f64,
+    /// Time of the occurrence that takes longest.
+    pub(super) slowest_ns: f64,
     /// Time of one fused operator over all occurrences; `None` if a cost is unknown.
     pub(super) fused_ns: Option<f64>,
     /// Columns of the softmax or norm, sequence length of attention, or number of elements otherwise.
@@ -649,6 +651,15 @@ pub(super) const ENTRIES: &[Entry<Chains>] = &[
         NOTHING,
         "GPU time of its operators but the first, over all occurrences",
         |c| Answer::double(c.chain.rest_ns)
+    ),
+    fact!(
+        "chain.slowest_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "GPU time of the occurrence that takes longest",
+        |c| Answer::double(c.chain.slowest_ns)
     ),
     fact!(
         "chain.longest_ns",

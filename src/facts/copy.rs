@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::gap::{EnclosingRanges, operators_around, operators_around_captures};
 use super::{Answer, Entry, FactTable, Subject, fact};
-use crate::correlate::Run;
+use crate::correlate::{GapCause, Run};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
     StrId,
@@ -27,8 +27,11 @@ pub(super) struct CopyGroup {
     pub(super) small: u64,
     /// Time of copies with which autograd keeps the gradient of a parameter.
     gradient_ns: f64,
-    /// Time of copies inside functions that `torch.compile` made.
+    /// Time of copies inside functions that `torch.compile` made: all, those that clone a tensor, and the
+    /// others of backward passes.
     compiled_ns: f64,
+    compiled_clone_ns: f64,
+    compiled_backward_ns: f64,
     /// The operator around most of the time, and the call made for most of it.
     op: Option<StrId>,
     api: Option<StrId>,
@@ -43,6 +46,24 @@ pub(super) struct CopyGroup {
 pub(super) struct CopyScope<'a> {
     pub(super) table: &'a FactTable<'a>,
     pub(super) group: &'a CopyGroup,
+}
+
+impl CopyScope<'_> {
+    /// What the host did in the gaps that copies to the GPU ended, where at least half of the copies ended one.
+    fn host_busy_before(&self) -> Option<StrId> {
+        if self.group.kind != CopyKind::HtoD {
+            return None;
+        }
+        let ended = self.table.gaps.iter().filter(|gap| gap.before_copy);
+        let mut counts: BTreeMap<StrId, u64> = BTreeMap::new();
+        for gap in ended.filter(|gap| gap.cause == GapCause::HostBusy) {
+            if let Some(op) = gap.op {
+                *counts.entry(op).or_default() += gap.count;
+            }
+        }
+        let (op, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        (count.saturating_mul(2) >= self.group.count).then_some(op)
+    }
 }
 
 /// The subject type of copy facts.
@@ -116,6 +137,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             small: 0,
             gradient_ns: 0.0,
             compiled_ns: 0.0,
+            compiled_clone_ns: 0.0,
+            compiled_backward_ns: 0.0,
             op: None,
             api: None,
             replayed: 0,
@@ -129,8 +152,14 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         group.time_ns += copy.span.ns() as f64;
         group.exposed_ns += exposed as f64;
         group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
-        if enclosing.is_some_and(|ops| ops.compiled) {
-            group.compiled_ns += copy.span.ns() as f64;
+        if let Some(ops) = enclosing.filter(|ops| ops.compiled) {
+            let ns = copy.span.ns() as f64;
+            group.compiled_ns += ns;
+            match within(run, ops) {
+                Some(Within::Clone) => group.compiled_clone_ns += ns,
+                Some(Within::Backward) => group.compiled_backward_ns += ns,
+                None => {}
+            }
         }
         if enclosing.is_some_and(|ops| ops.accumulates) {
             group.gradient_ns += copy.span.ns() as f64;
@@ -148,6 +177,27 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         }
     }
     groups.into_values().collect()
+}
+
+/// What a copy in compiled code is for.
+enum Within {
+    Clone,
+    Backward,
+}
+
+/// The graphs of a compiled function copy their inputs; those of its backward pass are what the forward
+/// pass saved, and clones are results that the next replay would overwrite.
+fn within(run: &Run, ops: &EnclosingRanges) -> Option<Within> {
+    let has = |word: &str| {
+        ops.all
+            .iter()
+            .any(|id| run.profile.text(*id).contains(word))
+    };
+    match () {
+        () if has("aten::clone") => Some(Within::Clone),
+        () if has("CompiledFunctionBackward") => Some(Within::Backward),
+        () => None,
+    }
 }
 
 /// Direction, source, destination, and whether the call was synchronous.
@@ -377,6 +427,38 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         NOTHING,
         "Share of the copy time inside functions that `torch.compile` made",
         |c| Answer::share(c.group.compiled_ns, c.group.time_ns)
+    ),
+    fact!(
+        "copy.compiled_clone_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the copy time inside functions that `torch.compile` made in which a tensor is cloned",
+        |c| Answer::share(c.group.compiled_clone_ns, c.group.time_ns)
+    ),
+    fact!(
+        "copy.compiled_backward_share",
+        Double,
+        "share",
+        &[],
+        NOTHING,
+        "Share of the copy time in backward passes of functions that `torch.compile` made, without clones",
+        |c| Answer::share(c.group.compiled_backward_ns, c.group.time_ns)
+    ),
+    fact!(
+        "copy.after_op",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "The operator or function in which the host spent the idle time before at least half of these copies from its memory; silent where there is none",
+        |c| {
+            let op = c
+                .host_busy_before()
+                .map(|id| c.table.costed.run.profile.text(id));
+            Answer::or_silent(op, Answer::word)
+        }
     ),
     fact!(
         "copy.api",

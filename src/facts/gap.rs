@@ -51,7 +51,7 @@ pub(super) struct GapGroup {
     /// The range that the host entered right after most of the time.
     before: Option<StrId>,
     /// A copy from host memory followed most of the time.
-    before_copy: bool,
+    pub(super) before_copy: bool,
     /// One of several steps holds most of the time.
     in_one_step: bool,
     /// The part before kernels of collectives and of the optimizer.
@@ -383,7 +383,7 @@ pub(super) struct EnclosingRanges {
     /// Whether one of them is code that `torch.compile` made.
     pub(super) compiled: bool,
     /// All, from the inside.
-    all: Arc<[StrId]>,
+    pub(super) all: Arc<[StrId]>,
 }
 
 /// The operators around each of these calls, which are in the order of the profile.

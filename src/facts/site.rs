@@ -1,5 +1,6 @@
 //! Facts of a site: all op calls with the same layer, operator, direction, shapes and dtypes.
 
+use super::equal_calls::EqualCalls;
 use super::{Answer, Entry, FactTable, Subject, Value, fact};
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
@@ -66,6 +67,11 @@ impl<'a> SiteScope<'a> {
             known = Some(known.unwrap_or(false) || found);
         }
         known
+    }
+
+    /// The sums of all sites with calls like its own.
+    fn equal_calls(&self) -> Option<EqualCalls> {
+        self.table.equal_calls.get(self.id.idx()).copied().flatten()
     }
 
     fn first_tensor(&self) -> Option<&'a Tensor> {
@@ -539,6 +545,27 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
             Some(ideal) => Answer::double(ideal / s.site.time_ns as f64),
             None => Answer::Absent,
         }
+    ),
+    fact!(
+        "site.equal_efficiency",
+        Double,
+        "",
+        &[],
+        GPU_AND_SHAPES,
+        "Ideal over silicon time of all calls with its operator, direction, shapes and main kernel, in whatever layer; silent as `site.efficiency`",
+        |s| match s.equal_calls() {
+            _ if s.what_if() => Answer::DoesNotApply,
+            calls => Answer::maybe(calls.map(|calls| calls.efficiency()), Answer::double),
+        }
+    ),
+    fact!(
+        "site.equal_call_ns",
+        Double,
+        "ns",
+        &[],
+        GPU_AND_SHAPES,
+        "GPU time per call of all calls with its operator, direction, shapes and main kernel",
+        |s| Answer::maybe(s.equal_calls().map(|calls| calls.call_ns()), Answer::double)
     ),
     fact!(
         "site.slowdown",

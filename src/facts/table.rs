@@ -10,6 +10,7 @@ use super::collectives::{self, Collectives};
 use super::conversion::ParameterShapes;
 use super::copy::{self, CallsBehind, Copies, CopyGroup, CopyScope};
 use super::enclosing_ops::{EnclosingOps, operator_in};
+use super::equal_calls::EqualCalls;
 use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
 use super::gpu::{GpuScope, Gpus};
@@ -49,12 +50,14 @@ pub struct FactTable<'a> {
     pub(super) step_stability: StepStability,
     pub(super) processes: usize,
     pub(super) enclosing_ops: EnclosingOps,
+    /// Per site: the sums of all sites with calls like its own.
+    pub(super) equal_calls: Vec<Option<EqualCalls>>,
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
     pub(super) program: Program,
     copies: Vec<CopyGroup>,
-    gaps: Vec<GapGroup>,
+    pub(super) gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
     /// One row per pattern; the last one is for sites without a known layer.
     layers: Vec<LayerSums>,
@@ -112,6 +115,7 @@ impl<'a> FactTable<'a> {
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
         let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
         let (mut parameters, mut program) = (None, Program::default());
+        let mut equal_calls = Vec::new();
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
             jobs.spawn(|_| {
@@ -140,6 +144,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| program = Program::of(costed));
+            jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
         });
         let layers = layers(costed);
@@ -159,6 +164,7 @@ impl<'a> FactTable<'a> {
             gaps,
             chains,
             enclosing_ops,
+            equal_calls,
             growing_cats: growing_cats::of(costed),
             parameters,
             program,

@@ -103,6 +103,7 @@ fn conditions(page: &mut String, rule: &Rule) {
         ("when", Some(&rule.when)),
         ("require", rule.require.as_ref()),
         ("error_when", rule.error_when.as_ref()),
+        ("minor_when", rule.minor_when.as_ref()),
         ("saving_ns", rule.saving_ns.as_ref()),
     ];
     for (key, expr) in parts {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput, RuleMatches};
-use super::expr::{EvalContext, Found};
+use super::expr::{EvalContext, Expr, Found, Undecided};
 use super::rule::{GroupBy, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
@@ -23,6 +23,8 @@ pub(super) struct FindingDraft {
     /// Index of the costliest matched.
     pub(super) worst: usize,
     pub(super) severity: Severity,
+    /// Whether `minor_when` holds.
+    pub(super) minor: bool,
     pub(super) kind: SavingKind,
     /// ns covered.
     pub(super) time_ns: f64,
@@ -186,6 +188,7 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
         place: place(&matches, place_of_worst),
         worst,
         severity: rule.severity,
+        minor: false,
         kind,
         time_ns,
         share,
@@ -259,14 +262,15 @@ fn place(matches: &[Match], worst: String) -> String {
     }
 }
 
-/// Applies `require` and `error_when`, seen from the costliest member.
+/// Applies `require`, `error_when` and `minor_when`, seen from the costliest member.
 fn settle(
     rule: &Rule,
     mut draft: FindingDraft,
     input: &dyn RuleInput,
     results: &mut RuleMatches,
 ) -> Option<FindingDraft> {
-    if rule.require.is_none() && rule.error_when.is_none() {
+    let conditions = [&rule.require, &rule.error_when, &rule.minor_when];
+    if conditions.iter().all(|condition| condition.is_none()) {
         return Some(draft);
     }
     let member = draft.worst()?.member;
@@ -283,16 +287,21 @@ fn settle(
         }
     }
     let mut severity = draft.severity;
-    if let Some(error_when) = &rule.error_when {
-        match context.holds(error_when) {
-            Ok(true) => severity = Severity::Error,
-            Ok(false) => {}
-            // Undecided, the file's own severity stands; only a failure is worth a word.
-            Err(why @ super::expr::Undecided::Fault(_)) => results.undecided(why, member),
-            Err(_) => {}
+    let mut holds = |condition: &Option<Expr>| match condition.as_ref().map(|c| context.holds(c)) {
+        Some(Ok(holds)) => holds,
+        // Undecided, what the file says without the condition stands; only a failure is worth a word.
+        Some(Err(why @ Undecided::Fault(_))) => {
+            results.undecided(why, member);
+            false
         }
+        Some(Err(_)) | None => false,
+    };
+    if holds(&rule.error_when) {
+        severity = Severity::Error;
     }
+    let minor = holds(&rule.minor_when);
     drop(context);
     draft.severity = severity;
+    draft.minor = minor;
     Some(draft)
 }

@@ -52,6 +52,8 @@ pub const KEYS: &[Key] = keys! {
     "require": EXPRESSION,
     /// condition under which the severity is `error`
     "error_when": EXPRESSION,
+    /// condition under which a finding is minor whatever its time: nothing shows that any of it is lost
+    "minor_when": EXPRESSION,
     /// ns saved per member, upper end
     "saving_ns": EXPRESSION,
     /// ns saved per member, lower end; else `saving_ns` times `params.min_fraction`
@@ -153,6 +155,8 @@ pub const CASE_KEYS: &[Key] = keys! {
     "fix": Shape::Text(1, 500),
     /// the severity of a firing example
     "severity": Shape::Word(severities),
+    /// `true`: the finding of a firing example is minor by `minor_when`
+    "minor": Shape::Yes,
 };
 
 fn severities() -> Vec<&'static str> {

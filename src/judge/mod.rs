@@ -232,6 +232,8 @@ pub struct Finding {
     /// Id of the rule whose finding must be repaired first, so that launches no longer come late: only then does
     /// this one, which is minor, shorten the step.
     pub after: Option<String>,
+    /// Whether it is minor whatever its time, by the rule's `minor_when`.
+    pub is_minor: bool,
 }
 
 /// The time that a fix could save, in ns of the analysed window, summed over devices.

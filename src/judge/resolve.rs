@@ -64,7 +64,7 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
     }
     let (findings, minor): (Vec<Finding>, Vec<Finding>) = advice
         .into_iter()
-        .partition(|finding| matters(finding, &totals) && finding.after.is_none());
+        .partition(|f| matters(f, &totals) && f.after.is_none() && !f.is_minor);
     let (mut findings, parts) = also_fixed::join(findings);
     findings.sort_by(|a, b| {
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
@@ -520,6 +520,7 @@ fn finding(
         also_fixes,
         removes_launches: rule.launches_removed.is_some() && draft.kind == SavingKind::Idle,
         after: None,
+        is_minor: draft.minor,
     }
 }
 

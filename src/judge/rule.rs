@@ -60,6 +60,9 @@ pub struct Rule {
     pub require: Option<Expr>,
     /// Condition under which the severity is `error`.
     pub error_when: Option<Expr>,
+    /// Condition under which a finding is minor whatever its time: it says what the time is, but nothing
+    /// shows that any of it is lost.
+    pub minor_when: Option<Expr>,
     /// Upper end of the saving of one member, ns.
     pub saving_ns: Option<Expr>,
     /// Lower end of that saving, ns; `None`: [`Rule::min_fraction`] of it.
@@ -259,6 +262,8 @@ pub struct Case {
     pub fix: Option<String>,
     /// Expected severity if the rule fires.
     pub severity: Option<Severity>,
+    /// Whether the finding is minor by `minor_when`, for a rule that has it.
+    pub minor: bool,
 }
 
 /// The expected outcome of an example.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Severity;
 use super::evaluate::{self, Faults, Range};
-use super::expr::{EvalContext, Found, Undecided};
+use super::expr::{EvalContext, Expr, Found, Undecided};
 use super::rule::{Case, Expect, Rule};
 use super::template::Template;
 use crate::facts::{Answer, Fact, Lookup, Value};
@@ -77,6 +77,8 @@ pub enum TestOutcome {
         /// Actual severity.
         got: Severity,
     },
+    /// The rule fired, and the finding is minor where it should not be, or the other way around.
+    Minor(bool),
     /// The rule failed, with the error message.
     Fault(String),
     /// The test names a GPU id that does not exist.
@@ -119,6 +121,8 @@ impl std::fmt::Display for TestOutcome {
                     got.word()
                 )
             }
+            TestOutcome::Minor(true) => write!(f, "the finding is minor, by `minor_when`"),
+            TestOutcome::Minor(false) => write!(f, "the finding is not minor"),
             TestOutcome::Fault(message) => write!(f, "the rule failed: {message}"),
             TestOutcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),
         }
@@ -204,6 +208,7 @@ pub(super) struct Fired {
     saving: Option<Range>,
     launches_removed: Option<f64>,
     severity: Severity,
+    minor: bool,
     why: String,
     /// Index of the variant of the fix, and its text.
     pub(super) fix: Option<(usize, String)>,
@@ -333,6 +338,9 @@ fn compare(case: &Case, want: &str, fired: Fired) -> TestOutcome {
         let got = fired.severity;
         return TestOutcome::Severity { want, got };
     }
+    if case.minor != fired.minor {
+        return TestOutcome::Minor(fired.minor);
+    }
     let fix = fired.fix.map(|(_, text)| text);
     match &case.fix {
         Some(want) if !fix.as_ref().is_some_and(|fix| fix.contains(want)) => TestOutcome::Fix {
@@ -383,16 +391,19 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
             Err(why) => return undecided(why),
         }
     }
-    let mut severity = rule.severity;
-    if let Some(error_when) = &rule.error_when {
-        match context.holds(error_when) {
-            Ok(true) => severity = Severity::Error,
-            Err(Undecided::Fault(message)) => {
-                return Err(vec![format!("error_when: {message}").into()]);
+    let holds =
+        |key: &str, condition: &Option<Expr>| match condition.as_ref().map(|c| context.holds(c)) {
+            Some(Ok(holds)) => Ok(holds),
+            Some(Err(Undecided::Fault(message))) => {
+                Err(vec![Failure::from(format!("{key}: {message}"))])
             }
-            _ => {}
-        }
-    }
+            Some(Err(_)) | None => Ok(false),
+        };
+    let severity = match holds("error_when", &rule.error_when)? {
+        true => Severity::Error,
+        false => rule.severity,
+    };
+    let minor = holds("minor_when", &rule.minor_when)?;
     let render = |sentence: Sentence, template: &Template| {
         let said = match template.render_plain(&context, &rule.lets) {
             Ok(said) if said.is_empty() => Err("it is empty".to_owned()),
@@ -418,6 +429,7 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
             saving,
             launches_removed,
             severity,
+            minor,
             why,
             fix: fix.map(|(index, _)| index).zip(advice),
         })),
@@ -592,7 +604,12 @@ mod tests {
                 compared += 1;
             }
         }
-        let conditions = [&rule.require, &rule.error_when, &rule.saving_ns];
+        let conditions = [
+            &rule.require,
+            &rule.error_when,
+            &rule.minor_when,
+            &rule.saving_ns,
+        ];
         let fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
         let conditions = conditions.into_iter().flatten().chain(fixes);
         for expr in conditions.chain([&rule.when]) {

@@ -71,6 +71,7 @@ impl Reader<'_> {
             launches_removed: table.get_number("launches_removed"),
             fix: table.get_text("fix"),
             severity: table.get_word("severity", &Severity::ALL),
+            minor: table.get_flag("minor"),
         })
     }
 

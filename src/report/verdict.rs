@@ -500,12 +500,12 @@ fn nothing_found(report: &Report) -> Vec<String> {
         ];
     }
     if s.slowdown.is_none() {
-        return vec![
-            format!(
-                "{rules} found nothing, but no kernel could be compared with what the GPU can do."
-            ),
-            what_to_capture(report),
-        ];
+        let nothing = format!(
+            "{rules} found nothing, but no kernel could be compared with what the GPU can do."
+        );
+        let sentences = [Some(nothing), without_a_known_loss(report)];
+        let sentences = sentences.into_iter().chain([Some(what_to_capture(report))]);
+        return sentences.flatten().collect();
     }
     let known = s.cost_known_ns / s.kernel_time_ns as f64;
     if known < LITTLE {
@@ -549,6 +549,17 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
         ))
     };
     report.minor.iter().filter_map(note).collect()
+}
+
+/// The minor finding about most of the GPU's time of which nothing says how much could be saved.
+fn without_a_known_loss(report: &Report) -> Option<String> {
+    let largest = (report.minor.iter().filter(|f| f.saving.is_none()))
+        .max_by(|a, b| a.share.total_cmp(&b.share))?;
+    Some(format!(
+        "\"{}\" ({} of GPU time), but nothing shows that this time is lost.",
+        largest.title,
+        percent(largest.share)
+    ))
 }
 
 /// What became of the findings of the baseline and of suppressed ones, one sentence each.

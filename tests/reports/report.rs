@@ -317,6 +317,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         also_fixes: Vec::new(),
         removes_launches: false,
         after: None,
+        is_minor: false,
     }
 }
 

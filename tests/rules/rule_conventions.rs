@@ -163,7 +163,7 @@ fn expressions_do_not_write_out_what_was_measured() {
     let mut read = 0;
     for rule in rules().rules() {
         let savings = [&rule.saving_ns, &rule.saving_low_ns, &rule.launches_removed];
-        let conditions = [&rule.require, &rule.error_when];
+        let conditions = [&rule.require, &rule.error_when, &rule.minor_when];
         let of_fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
         let lets = rule.lets.iter().map(|named| &named.expr);
         let others = conditions.into_iter().flatten().chain(of_fixes).chain(lets);

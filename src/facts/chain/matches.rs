@@ -84,6 +84,8 @@ impl<'r> Matches<'r> {
         chain.fused_ns = (chain.fused_ns.zip(repeated.fused_ns.or(by_time)))
             .map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
+        let occurrence: f64 = members.iter().map(|link| link.time_ns as f64).sum();
+        chain.slowest_ns = chain.slowest_ns.max(occurrence);
         // The backward of a repeated log-softmax is part of its chain.
         let apart = members.iter().filter(|_| kind != Kind::DoubleLogSoftmax);
         for link in apart {
@@ -160,6 +162,7 @@ impl<'r> Matches<'r> {
                 time_ns: 0.0,
                 rest_ns: 0.0,
                 longest_ns: 0.0,
+                slowest_ns: 0.0,
                 fused_ns: Some(0.0),
                 width,
                 bias_ns: 0.0,

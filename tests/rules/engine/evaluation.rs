@@ -80,6 +80,19 @@ min_share = { value = 0.3, doc = "d" }
 }
 
 #[test]
+fn findings_without_a_known_loss_are_minor_whatever_their_time() {
+    let text = rule("group_by = \"run\"\nminor_when = 'found.count < 2'");
+    let rules = load(&[("host/x", &text)]).unwrap();
+    let mut run = Fake::default();
+    run.site(0, "a", 9e5, 0.0, &gemm());
+    let verdict = run.judge(&rules);
+    assert!(verdict.findings.is_empty());
+    assert_eq!(verdict.minor.len(), 1);
+    run.site(1, "b", 1e4, 0.0, &gemm());
+    assert_eq!(run.judge(&rules).findings.len(), 1);
+}
+
+#[test]
 fn findings_are_grouped_by_layer_and_rank() {
     let by =
         |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
