@@ -729,6 +729,22 @@ fn overlaps_are_printed() {
 }
 
 #[test]
+fn layers_have_no_limit_that_hardly_any_of_their_time_tells() {
+    let bound = |other_ms: f64| {
+        let mut s = sample();
+        let replayed = s.site("replay", "mystery", other_ms, None);
+        let small = s.site("copy", "add", 0.5, None);
+        s.costed.run.sites[small.idx()].layer = s.costed.run.sites[replayed.idx()].layer;
+        s.costed.sites[small.idx()].bound = Some(Bound::Latency);
+        let rows = s.report().layers.into_iter();
+        let mut rows = rows.filter(|row| row.name == "replay");
+        rows.next().unwrap().bound
+    };
+    assert_eq!(bound(6.0), None);
+    assert_eq!(bound(0.4).as_deref(), Some("latency"));
+}
+
+#[test]
 fn work_with_findings_is_not_listed_as_already_fast() {
     let mut s = sample();
     assert_eq!(s.report().already_fast.len(), 1);
