@@ -63,7 +63,7 @@ pub struct WorkUnit {
     /// When each begins on the first GPU that worked on it, from the start of the window; empty for several
     /// profiles.
     pub start_ns: Vec<i64>,
-    /// Wall time; of several ranks, their mean, as all times here.
+    /// Wall time; of several ranks, their mean, as all times here, or that of the slowest if they do not communicate.
     pub wall_ns: Vec<i64>,
     /// Time in which the GPU worked.
     pub busy_ns: Vec<i64>,
@@ -76,19 +76,31 @@ pub struct WorkUnit {
 }
 
 impl WorkUnit {
-    /// The same unit on all ranks of a job, repetition by repetition: means of the ranks. How far the slowest is
-    /// behind is in the comparison of the ranks.
+    /// The same unit on all ranks of a job, repetition by repetition. Ranks that communicate wait for each other, so
+    /// that a slow one lengthens the units of all: means of the ranks. Without communication the job takes as
+    /// long as its slowest rank, whatever the others do: the unit of that rank.
     pub(crate) fn of_ranks(units: &[&WorkUnit]) -> Option<WorkUnit> {
         let first = units.first()?;
         let least = units.iter().map(|unit| unit.wall_ns.len()).min()?;
+        let wait = |unit: &&WorkUnit| unit.comm_ns.iter().any(|ns| *ns > 0);
+        let length = |unit: &WorkUnit| -> i64 {
+            let walls = unit.wall_ns.iter().take(least);
+            walls.fold(0, |sum: i64, ns| sum.saturating_add(*ns))
+        };
+        let slowest = units.iter().copied().max_by_key(|unit| length(unit))?;
+        let slowest = [slowest];
+        let counted = match units.iter().any(wait) {
+            true => units,
+            false => &slowest[..],
+        };
         let nth = |list: fn(&WorkUnit) -> &Vec<i64>, n: usize| {
-            units
+            counted
                 .iter()
                 .filter_map(move |unit| list(unit).get(n))
                 .copied()
         };
         let lists = |list: fn(&WorkUnit) -> &Vec<i64>| -> Vec<i64> {
-            let mean = |n| nth(list, n).map(|v| v as f64).sum::<f64>() / units.len() as f64;
+            let mean = |n| nth(list, n).map(|v| v as f64).sum::<f64>() / counted.len() as f64;
             (0..least).map(|n| mean(n).round() as i64).collect()
         };
         let wall_ns = lists(|u| &u.wall_ns);
@@ -584,8 +596,8 @@ mod tests {
     }
 
     #[test]
-    fn units_of_ranks_are_their_means() {
-        let unit = |wall: &[i64]| WorkUnit {
+    fn units_of_ranks_that_communicate_are_their_means() {
+        let unit = |wall: &[i64], comm: i64| WorkUnit {
             kind: UnitKind::Step,
             name: String::new(),
             count: wall.len() as u64,
@@ -594,12 +606,16 @@ mod tests {
             wall_ns: wall.to_vec(),
             busy_ns: wall.to_vec(),
             kernel_ns: wall.to_vec(),
-            comm_ns: vec![0; wall.len()],
+            comm_ns: vec![comm; wall.len()],
             kernels: vec![9; wall.len()],
         };
-        let job = WorkUnit::of_ranks(&[&unit(&[10, 50, 30]), &unit(&[30, 40])]).unwrap();
+        let job = WorkUnit::of_ranks(&[&unit(&[10, 50, 30], 2), &unit(&[30, 40], 4)]).unwrap();
         assert_eq!((job.count, job.wall_ns), (2, vec![20, 45]));
         assert_eq!((job.busy_ns, job.kernels), (vec![20, 45], vec![9, 9]));
+        assert_eq!(job.comm_ns, [3, 3]);
+        // Nothing makes these wait for each other: the job takes as long as the second.
+        let job = WorkUnit::of_ranks(&[&unit(&[10, 50, 30], 0), &unit(&[30, 40], 0)]).unwrap();
+        assert_eq!((job.count, job.wall_ns), (2, vec![30, 40]));
         assert_eq!(WorkUnit::of_ranks(&[]), None);
     }
 }

@@ -266,6 +266,31 @@ fn every_fixture_equals_itself() {
     }
 }
 
+/// Nothing makes these ranks wait for each other, so that the job takes as long as its slowest.
+#[test]
+fn slowest_of_ranks_that_do_not_communicate_decides() {
+    let slower = Program::net().with(|op| {
+        if op.layer.ends_with(".down") {
+            op.us *= 1.14;
+        }
+    });
+    let sandbox = Sandbox::bare();
+    for rank in 0..4 {
+        let after = if rank == 2 { &slower } else { &Program::net() };
+        sandbox.write(&format!("before/rank{rank}.json"), &Program::net().trace());
+        sandbox.write(&format!("after/rank{rank}.json"), &after.trace());
+    }
+    let gate = |limit: &str| {
+        let gate = format!("regression={limit}");
+        sandbox.call(&["diff", "before", "after", "--fail-on", &gate])
+    };
+    // 118 of 2,221 us per step on one rank of four, 1.3 % of their mean.
+    let said = gate("3%");
+    assert_eq!(said.code, 1, "{}", said.err);
+    has(&said.err, &["failed: slower by 5.3 %, more than the 3.0 %"]);
+    assert_eq!(gate("6%").code, 0);
+}
+
 #[test]
 fn slower_operators_are_named_and_fail_the_gate() {
     let slower = Program::net().with(|op| {
