@@ -365,13 +365,11 @@ fn counted(finding: &Finding) -> Counted {
 /// by what it may save where that may be nothing; of the step where it is known how far the step
 /// becomes shorter, else of the GPU's work.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
-    // Without the idle time that recording may have caused.
-    let steps_ns = totals.gpu_busy_ns + totals.reliable_idle_ns;
-    let per_device = steps_ns / f64::from(totals.devices.max(1));
+    let per_device = totals.window_ns / f64::from(totals.devices.max(1));
     let Some(saving) = &finding.saving else {
         let step_share = match totals.step_weight {
-            Some(weight) if !finding.sites.is_empty() && steps_ns > 0.0 => {
-                weight * finding.time_ns / steps_ns
+            Some(weight) if !finding.sites.is_empty() && totals.window_ns > 0.0 => {
+                weight * finding.time_ns / totals.window_ns
             }
             _ => finding.share,
         };
@@ -403,7 +401,6 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
     if totals.paced_by_workers {
         return;
     }
-    let steps_ns = totals.gpu_busy_ns + totals.reliable_idle_ns;
     let devices = f64::from(totals.devices.max(1));
     let rule = findings.get(first).map(|finding| finding.rule.clone());
     for finding in findings.iter_mut().skip(first + 1) {
@@ -414,7 +411,7 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
         let Some(saving) = of_gpu else { continue };
         let all = saving.claimed_ns / devices;
         saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
-        let step_ns = steps_ns / devices;
+        let step_ns = totals.window_ns / devices;
         let sure = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
         let then = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
             || all >= UNSURE_FLOOR * step_ns;
