@@ -207,6 +207,7 @@ fn summary(reports: &[Report]) -> Summary {
         idle_unreliable: untrusted(reports),
         reliable_idle_ns: total(|s| s.reliable_idle_ns),
         unexplained_idle_ns: total(|s| s.unexplained_idle_ns),
+        graph_launch_idle_ns: total(|s| s.graph_launch_idle_ns),
         work_steps,
         step_weight: mean_of_all(reports, |s| s.step_weight),
         steps_from: reports

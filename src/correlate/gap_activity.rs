@@ -1,52 +1,47 @@
-//! What a host thread did while it launched no work, and what it did next.
+//! What the launching thread did in the longest gaps, and what it did next.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::correlate::{Gap, GapCause, HOST_BUSY_NS, Run};
-use crate::profile::{CopyKind, DeviceId, HostRange, RangeKind, Span, StrId, ThreadId};
+use super::model::{Activity, Gap, GapCause, GapKey, Step, Timeline};
+use super::timeline::HOST_BUSY_NS;
+use crate::profile::{CopyKind, DeviceId, HostRange, Profile, RangeKind, Span, StrId, ThreadId};
 
 /// The longest intervals examined; they hold nearly all of such idle time.
-const MOST: usize = 256;
+const MOST: usize = 512;
+
+/// A range around a gap that covers this share of the rest of the window too is around everything: that
+/// the host was in it says nothing.
+const NEARLY_ALL: f64 = 0.9;
 
 /// Shorter ranges, as a part of the shortest interval, are ignored.
 const SHORTEST_PART: i64 = 64;
 
-/// A gap by its device's row and its own.
-pub(super) type GapKey = (usize, usize);
-
-/// What the host did in a gap, and what ended it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Activity {
-    /// The function or range that the thread was in for more than half of the time: the one with the
-    /// least time of those.
-    pub(super) op: Option<StrId>,
-    /// The outermost range that the thread entered in the gap and in which it launched the work that
-    /// ended the gap.
-    pub(super) before: Option<StrId>,
-    /// A copy from host memory ended the gap.
-    pub(super) before_copy: bool,
-}
-
-/// A host thread that launched nothing, from the start of the gap to its next launch.
+/// A launching thread from the start of a gap to the launch that ended it.
 struct Pause {
     key: GapKey,
     span: Span,
-    /// Per text: time in such ranges, and when the last one of them ends.
-    inside: FxHashMap<StrId, (i64, i64)>,
+    /// The analysed time of the device.
+    window: Span,
+    /// Per text: time in such ranges, when the last one of them ends, and the length of the shortest.
+    inside: FxHashMap<StrId, (i64, i64, i64)>,
     before: Option<StrId>,
     before_copy: bool,
 }
 
-/// What the host did in the longest gaps in which it launched nothing. Numbered steps are around
-/// everything and are ignored.
-pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
-    let mut threads = pauses(run);
+/// What the host did in the longest gaps of a millisecond and more. Numbered steps are around everything and
+/// are ignored.
+pub(super) fn activities(
+    profile: &Profile,
+    timeline: &Timeline,
+    steps: &[Step],
+) -> FxHashMap<GapKey, Activity> {
+    let mut threads = pauses(profile, timeline);
     let shortest = threads.iter().flatten().map(|p| p.span.ns()).min();
     let Some(shortest) = shortest else {
         return FxHashMap::default();
     };
-    let steps: FxHashSet<Span> = run.steps.iter().map(|s| s.span).collect();
-    for range in &run.profile.ranges {
+    let steps: FxHashSet<Span> = steps.iter().map(|s| s.span).collect();
+    for range in &profile.ranges {
         // Nearly all are too short.
         let length = range.span.end.saturating_sub(range.span.start);
         if length <= shortest / SHORTEST_PART {
@@ -64,7 +59,7 @@ pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
         if !pauses.get(from).is_some_and(touches) {
             continue;
         }
-        let text = run.profile.text(range.text);
+        let text = profile.text(range.text);
         // What was called from Python is named by its caller, which has a file and a line. That the data
         // loader ran is the cause already.
         // PyProf's dictionaries are no names.
@@ -74,7 +69,7 @@ pub(super) fn activities(run: &Run) -> FxHashMap<GapKey, Activity> {
         let users = is_users(range, text);
         let touched = pauses.iter_mut().skip(from);
         for pause in touched.take_while(|p| touches(p)) {
-            if named {
+            if named && !pause.is_around_everything(range) {
                 pause.add(range);
             }
             let entered = range.span.start >= pause.span.start;
@@ -99,20 +94,29 @@ fn is_users(range: &HostRange, text: &str) -> bool {
 }
 
 impl Pause {
+    fn is_around_everything(&self, range: &HostRange) -> bool {
+        let rest = self.window.ns().saturating_sub(self.span.ns());
+        let inside = range.span.clip(self.window).ns();
+        let beside = inside.saturating_sub(range.span.clip(self.span).ns());
+        rest > 0 && beside as f64 >= NEARLY_ALL * rest as f64
+    }
+
     /// Ranges come in the order of their starts, so time in nested ranges of one text counts once.
     fn add(&mut self, range: &HostRange) {
         let span = range.span.clip(self.span);
-        let (sum, until) = self.inside.entry(range.text).or_insert((0, i64::MIN));
+        let new = (0, i64::MIN, i64::MAX);
+        let (sum, until, shortest) = self.inside.entry(range.text).or_insert(new);
         *sum = sum.saturating_add(span.end.saturating_sub(span.start.max(*until)).max(0));
         *until = span.end.max(*until);
+        *shortest = range.span.ns().min(*shortest);
     }
 
     fn activity(self) -> Activity {
         let most = self.span.ns() / 2;
         let inside = self.inside.into_iter();
         let op = inside
-            .filter(|(_, (ns, _))| *ns > most)
-            .min_by_key(|&(text, (ns, _))| (ns, text))
+            .filter(|(_, (ns, ..))| *ns > most)
+            .min_by_key(|&(text, (ns, _, length))| (ns, length, text))
             .map(|(text, _)| text);
         Activity {
             op,
@@ -124,14 +128,15 @@ impl Pause {
 
 /// The longest such intervals, per thread in time order. Those of one thread do not overlap when it
 /// feeds one device; when it feeds several, some may, which makes them no harder to find.
-fn pauses(run: &Run) -> Vec<Vec<Pause>> {
+fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<Vec<Pause>> {
     let mut all: Vec<(ThreadId, DeviceId, i64, Pause)> = Vec::new();
-    for (row, device) in run.timeline.devices.iter().enumerate() {
+    for (row, device) in timeline.devices.iter().enumerate() {
         for (at, gap) in device.gaps.iter().enumerate() {
-            if let Some((thread, span)) = pause(run, gap) {
+            if let Some((thread, span)) = pause(profile, gap) {
                 let pause = Pause {
                     key: (row, at),
                     span,
+                    window: device.span,
                     inside: FxHashMap::default(),
                     before: None,
                     before_copy: false,
@@ -143,11 +148,11 @@ fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     all.sort_by_key(|(.., p)| (std::cmp::Reverse(p.span.ns()), p.key));
     all.truncate(MOST);
     let mut threads: Vec<Vec<Pause>> = Vec::new();
-    threads.resize_with(run.profile.threads.len(), Vec::new);
+    threads.resize_with(profile.threads.len(), Vec::new);
     if all.is_empty() {
         return threads;
     }
-    let copies = run.profile.copies.iter();
+    let copies = profile.copies.iter();
     let copies: FxHashSet<(DeviceId, i64)> = copies
         .filter(|copy| copy.kind == CopyKind::HtoD)
         .map(|copy| (copy.device, copy.span.start))
@@ -164,14 +169,15 @@ fn pauses(run: &Run) -> Vec<Vec<Pause>> {
     threads
 }
 
-fn pause(run: &Run, gap: &Gap) -> Option<(ThreadId, Span)> {
-    if !matches!(gap.cause, GapCause::HostBusy | GapCause::DataLoading) {
-        return None;
-    }
-    let launch = run.profile.calls.get(gap.ended_by?.idx())?;
+fn pause(profile: &Profile, gap: &Gap) -> Option<(ThreadId, Span)> {
+    let launch = profile.calls.get(gap.ended_by?.idx())?;
+    let until = match gap.cause {
+        GapCause::SlowLaunch => launch.span.end,
+        _ => launch.span.start,
+    };
     let span = Span {
         start: gap.span.start,
-        end: launch.span.start.min(gap.span.end),
+        end: until.min(gap.span.end),
     };
     (span.end > span.start && span.ns() >= HOST_BUSY_NS).then_some((launch.thread, span))
 }

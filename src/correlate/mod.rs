@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::host::Classes;
-use crate::profile::{ApiClass, CallId, KernelId, Profile, RangeId, RangeKind, Span, Strings};
+use crate::profile::{CallId, Profile, RangeId, RangeKind, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
@@ -12,9 +12,11 @@ mod attribution_totals;
 mod exclusions;
 mod first_calls;
 mod fwd_bwd_pairs;
+mod gap_activity;
 mod host_parts;
 mod host_samples;
 mod host_time;
+mod idle_limits;
 mod launches;
 mod layers;
 pub(crate) mod literal;
@@ -53,10 +55,10 @@ pub use host_samples::{Alignment, add_host_samples};
 pub(crate) use host_time::GARBAGE_COLLECTION;
 use layers::FsdpBrackets;
 pub use model::{
-    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedTime,
-    ExcludedWork, Exclusion, Gap, GapCause, Layer, LayerId, LayerPattern, LayerSource, Link,
-    OpArgs, OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run, Scope,
-    ScopeId, SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor,
+    Activity, Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedTime,
+    ExcludedWork, Exclusion, Gap, GapCause, GapKey, Layer, LayerId, LayerPattern, LayerSource,
+    Link, OpArgs, OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run,
+    Scope, ScopeId, SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor,
     Timeline, Vocabulary, Window, WithoutOperator,
 };
 use profiler_overhead::HostOverhead;
@@ -145,27 +147,14 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             }
         }
     }
-    // A node of a graph that was launched in time waits for nodes before it, which may not be recorded.
-    let in_graph = |id: KernelId| profile.kernels.get(id.idx()).is_some_and(|k| k.in_graph);
-    let launches_graph = |id: CallId| {
-        let call = profile.calls.get(id.idx());
-        call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
-    };
-    let mut unexplained_idle_ns = 0_i64;
-    for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
-        let waits = gap.cause == GapCause::Waiting;
-        if waits && (gap.next.is_some_and(in_graph) || gap.ended_by.is_some_and(launches_graph)) {
-            unexplained_idle_ns = unexplained_idle_ns.saturating_add(gap.reliable_ns);
-            gap.reliable_ns = 0;
-        }
-    }
+    let in_graphs = idle_limits::limit_graphs(&mut times.timeline, &profile, &launches);
     if analysed == 1 {
-        for device in &mut times.timeline.devices {
-            forget_start(device);
-        }
+        times.timeline.devices.iter_mut().for_each(forget_start);
     }
     let unreliable = profiler_overhead::is_unreliable(&times.timeline);
     let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
+    // What no recording explains does not make the rest less reliable.
+    idle_limits::limit_starts(&mut times.timeline, &profile, &launches, &steps.steps);
     times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
     let batch = serving_batch::of_window(&profile, &launches, &times.inside);
     let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
@@ -189,6 +178,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let process_steps = steps.by_process;
     let step_origin = steps.origin;
     let steps = steps::on_the_gpu(steps.steps, &profile, &links);
+    let activities = gap_activity::activities(&profile, &times.timeline, &steps);
     let members = sites::SiteInputs {
         profile: &profile,
         arguments: &arguments,
@@ -233,7 +223,9 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         host,
         attribution: sums,
         unreliable_idle,
-        unexplained_idle_ns,
+        unexplained_idle_ns: in_graphs.waiting_ns,
+        graph_launch_idle_ns: in_graphs.launching_ns,
+        activities,
         layer_source,
         batch,
         executions,

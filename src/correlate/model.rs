@@ -74,9 +74,14 @@ pub struct Run {
     /// Why idle time in this capture is unreliable: what slowed the host down. `None` when it is
     /// reliable.
     pub unreliable_idle: Option<String>,
-    /// Idle time in ns, summed over devices, before work of CUDA graphs that had been launched in time: what
-    /// it waited for is not recorded.
+    /// Idle time in ns, summed over devices, before and between nodes of CUDA graphs that had been launched in
+    /// time: what they waited for is not recorded.
     pub unexplained_idle_ns: i64,
+    /// Idle time in ns, summed over devices, in which the host was launching a CUDA graph whose nodes are
+    /// recorded one by one, which makes the launch slow.
+    pub graph_launch_idle_ns: i64,
+    /// What the host did in the longest gaps, by the row of the device and that of the gap.
+    pub activities: FxHashMap<GapKey, Activity>,
     /// The source that named the layers of most kernel time.
     pub layer_source: Option<LayerSource>,
     /// The requests that the analysed executions of a served model work on, where ranges say so and all
@@ -676,6 +681,22 @@ pub struct Gap {
     pub after_wait: bool,
 }
 
+/// A gap by its device's row and its own.
+pub type GapKey = (usize, usize);
+
+/// What the launching thread did in a gap, up to the launch that ended it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// The operator, function or range that the thread was in for more than half of the time: the one with
+    /// the least time of those. None that is around nearly the whole window.
+    pub op: Option<StrId>,
+    /// The outermost range that the thread entered in the gap and in which it launched the work that
+    /// ended the gap.
+    pub before: Option<StrId>,
+    /// A copy from host memory ended the gap.
+    pub before_copy: bool,
+}
+
 /// Why a device was idle; each idle nanosecond has exactly one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -693,6 +714,8 @@ pub enum GapCause {
     /// Code was being loaded or the driver set up: a first launch, a module load, a first call that
     /// takes far longer than its like.
     ModuleLoad,
+    /// Launching the next work took the host most of the interval.
+    SlowLaunch,
     /// The next kernel was launched only after the previous one had ended, by no more than a few
     /// operators take on the host.
     HostLate,
@@ -714,6 +737,7 @@ impl GapCause {
             GapCause::BlockingCopy => "blocking_copy",
             GapCause::Allocation => "allocation",
             GapCause::ModuleLoad => "module_load",
+            GapCause::SlowLaunch => "slow_launch",
             GapCause::HostLate => "host_late",
             GapCause::HostBusy => "host_busy",
             GapCause::Waiting => "waiting",

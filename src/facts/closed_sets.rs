@@ -78,6 +78,7 @@ const LISTED: &[(&str, &[&str])] = &[
             "blocking_copy",
             "allocation",
             "module_load",
+            "slow_launch",
             "host_late",
             "host_busy",
             "waiting",

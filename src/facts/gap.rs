@@ -10,13 +10,13 @@ use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
 use crate::correlate::{
-    DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId, function_in,
+    Activity, DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId,
+    function_in,
 };
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, CaptureId, ClassId, KernelId, RangeKind, Span, StrId, ThreadId};
 
 mod first_shapes;
-mod host_activity;
 mod host_time;
 mod loader;
 
@@ -176,10 +176,7 @@ type Key = (GapCause, Blamed);
 /// All gaps inside the window in groups, by device, cause and operator.
 pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
     let run = &costed.run;
-    let (ops, (elsewhere, loaders)) = rayon::join(
-        || operators(run),
-        || (host_activity::activities(run), LoaderRanges::of(run)),
-    );
+    let (ops, loaders) = rayon::join(|| operators(run), || LoaderRanges::of(run));
     let first_shapes = FirstShapes::of(run);
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
@@ -191,7 +188,13 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
             let host = run.host.gaps.get(&(row, at));
             let around = gap.call.and_then(|id| ops.get(&id));
-            let activity = elsewhere.get(&(row, at)).copied().unwrap_or_default();
+            let activity = match gap.cause {
+                GapCause::HostBusy | GapCause::DataLoading => {
+                    run.activities.get(&(row, at)).copied().unwrap_or_default()
+                }
+                // What else the host called is the cause, with the operator around it.
+                _ => Activity::default(),
+            };
             let class = host.and_then(|parts| host_time::main_class(&run.host, parts));
             let blamed = Blamed {
                 class: class.map(|(class, _)| class),
@@ -479,7 +482,7 @@ fn around<K: Eq + Hash>(
 fn held_by_a_call(cause: GapCause) -> bool {
     matches!(
         cause,
-        GapCause::AfterSync | GapCause::BlockingCopy | GapCause::Allocation
+        GapCause::AfterSync | GapCause::BlockingCopy | GapCause::Allocation | GapCause::SlowLaunch
     )
 }
 
@@ -498,7 +501,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         "",
         &[],
         NOTHING,
-        "`profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`, `host_late`, `host_busy`, `waiting` or `unknown`",
+        "`profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`, `slow_launch`, `host_late`, `host_busy`, `waiting` or `unknown`",
         |g| Answer::word(g.group.cause.name())
     ),
     fact!(

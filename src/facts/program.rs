@@ -2,7 +2,7 @@
 //! and the part of the program whose launches come late.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
@@ -11,7 +11,7 @@ use super::run::Runs;
 use super::{Answer, Entry, fact};
 use crate::correlate::{GapCause, OpName, Run, ScopeId, function_in};
 use crate::cost::{Costed, DecodedName};
-use crate::profile::{RangeKind, StrId};
+use crate::profile::{RangeId, RangeKind, StrId};
 
 /// What the names in a run tell of its program.
 #[derive(Debug, Default)]
@@ -115,6 +115,8 @@ fn first_in_frames<const N: usize>(costed: &Costed, folders: [&str; N]) -> Optio
 
 /// Share of the late launches that a range must hold to be named.
 const MOST: f64 = 0.5;
+/// Share of the window that ranges of one name cover together from which the name says nothing.
+const NEARLY_ALL: f64 = 0.9;
 /// Ranges of the program that are looked at around a launch, from the inside.
 const DEPTH: usize = 64;
 
@@ -122,14 +124,14 @@ const DEPTH: usize = 64;
 /// share it holds. Steps are no such range: all of them together are the run.
 fn late_range(run: &Run) -> Option<(StrId, f64)> {
     let mut all = 0_i64;
-    let mut held: BTreeMap<StrId, i64> = BTreeMap::new();
+    let mut held: BTreeMap<StrId, (i64, BTreeSet<RangeId>)> = BTreeMap::new();
     for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
         if gap.cause != GapCause::HostLate || gap.reliable_ns <= 0 {
             continue;
         }
         all = all.saturating_add(gap.reliable_ns);
         let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
-        let mut names: Vec<StrId> = Vec::new();
+        let mut names: Vec<(StrId, RangeId)> = Vec::new();
         let mut at = link.and_then(|link| link.scope);
         for _ in 0..DEPTH {
             let Some(scope) = at.and_then(|id: ScopeId| run.scopes.get(id.idx())) else {
@@ -143,22 +145,33 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
             });
             if of_program
                 && names_a_part(run.profile.text(scope.text))
-                && !names.contains(&scope.text)
+                && !names.iter().any(|(name, _)| *name == scope.text)
             {
-                names.push(scope.text);
+                names.push((scope.text, scope.range));
             }
             at = scope.parent;
         }
-        for name in names {
-            let ns = held.entry(name).or_default();
+        for (name, range) in names {
+            let (ns, ranges) = held.entry(name).or_default();
             *ns = ns.saturating_add(gap.reliable_ns);
+            ranges.insert(range);
         }
     }
+    let window = run.window.span?;
+    let is_part = |ranges: &BTreeSet<RangeId>| {
+        let ranges = ranges
+            .iter()
+            .filter_map(|id| run.profile.ranges.get(id.idx()));
+        let covered: i64 = ranges
+            .map(|range| range.span.clip(window).ns().max(0))
+            .sum();
+        (covered as f64) < NEARLY_ALL * window.ns() as f64
+    };
     let most = held
         .into_iter()
-        .filter(|(_, ns)| *ns as f64 >= MOST * all as f64)
-        .min_by_key(|(name, ns)| (*ns, *name));
-    most.map(|(name, ns)| (name, ns as f64 / all.max(1) as f64))
+        .filter(|(_, (ns, ranges))| *ns as f64 >= MOST * all as f64 && is_part(ranges))
+        .min_by_key(|(name, (ns, _))| (*ns, *name));
+    most.map(|(name, (ns, _))| (name, ns as f64 / all.max(1) as f64))
 }
 
 /// The function that ran in most of the idle time before late launches, and its share. What runs outside of all

@@ -118,6 +118,7 @@ impl Time {
                 GapCause::DataLoading
                 | GapCause::Allocation
                 | GapCause::ModuleLoad
+                | GapCause::SlowLaunch
                 | GapCause::HostLate
                 | GapCause::HostBusy => {
                     late = true;

@@ -223,6 +223,7 @@ fn summary(costed: &Costed) -> Summary {
         idle_unreliable: run.unreliable_idle.as_deref().map(sentence),
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
         unexplained_idle_ns: run.unexplained_idle_ns,
+        graph_launch_idle_ns: run.graph_launch_idle_ns,
         step_weight: facts::step_weight(devices),
         steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
             source: origin.source,

@@ -334,10 +334,14 @@ pub struct Summary {
     pub idle_unreliable: Option<String>,
     /// Idle time that recording overhead cannot explain, in ns, summed over devices.
     pub reliable_idle_ns: i64,
-    /// Idle time before work of CUDA graphs that had been launched in time, in ns, summed over devices: the
-    /// file does not show what it waited for.
+    /// Idle time before and between nodes of CUDA graphs that had been launched in time, in ns, summed over
+    /// devices: the file does not show what they waited for, and may lack nodes.
     #[serde(default)]
     pub unexplained_idle_ns: i64,
+    /// Idle time in which the host launched a CUDA graph whose nodes are recorded one by one, in ns, summed over
+    /// devices: recording them makes launches slow.
+    #[serde(default)]
+    pub graph_launch_idle_ns: i64,
     /// Share of saved kernel time by which steps become shorter, 0 to 1: where the host limits the steps, a
     /// faster kernel does not help. `null` if recording overhead leaves open which.
     pub step_weight: Option<f64>,

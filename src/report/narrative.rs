@@ -242,6 +242,7 @@ pub(super) fn cause(word: &str) -> &'static str {
         "blocking_copy" => "host blocked in a copy",
         "allocation" => "memory allocation",
         "module_load" => "module loading",
+        "slow_launch" => "launch that takes long",
         "host_late" => "late launch (host-bound)",
         "host_busy" => "host busy elsewhere",
         "waiting" => "next kernel already queued",

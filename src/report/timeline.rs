@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::build::{label, share, sum};
 use super::{Omitted, Summary};
-use crate::correlate::{DeviceTimeline, Gap, GapCause, PatternId, Run, SiteId, Step};
+use crate::correlate::{
+    DeviceTimeline, Gap, GapCause, GapKey, PatternId, Run, SiteId, Step, function_in,
+};
 use crate::profile::{DeviceId, Span};
 
 /// Number of equal parts of a device's window, for drawing.
@@ -124,6 +126,16 @@ pub struct GapRow {
     pub next_kernel: Option<String>,
     /// The host call that caused it, if one is known.
     pub call: Option<String>,
+    /// The operator, range or Python function that the launching thread was in for most of a gap of a millisecond
+    /// or more, without those that are around nearly the whole window.
+    #[serde(default)]
+    pub inside: Option<String>,
+    /// The range of the program that the thread entered in such a gap, in which it launched what ended the gap.
+    #[serde(default)]
+    pub before: Option<String>,
+    /// Whether a copy from host memory ended such a gap.
+    #[serde(default)]
+    pub before_copy: bool,
     /// What the thread did that ended it, longest first; empty where that is not known.
     #[serde(default)]
     pub host: Vec<GapActivity>,
@@ -348,10 +360,7 @@ fn device(run: &Run, row: usize, device: &DeviceTimeline, origin: i64) -> Device
         busy_ns: device.busy_ns,
         busy: busy(device),
         gaps: (longest.iter())
-            .map(|(at, g)| GapRow {
-                host: host(run, (row, *at)),
-                ..gap(run, g, origin)
-            })
+            .map(|(at, g)| gap(run, (row, *at), g, origin))
             .collect(),
         gaps_omitted: Omitted {
             count: (device.gaps.len() - longest.len()) as u64,
@@ -379,8 +388,9 @@ fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
         .collect()
 }
 
-fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
+fn gap(run: &Run, key: GapKey, gap: &Gap, origin: i64) -> GapRow {
     let profile = &run.profile;
+    let activity = run.activities.get(&key).copied().unwrap_or_default();
     let kernel = gap.next.and_then(|id| profile.kernels.get(id.idx()));
     let call = gap.call.and_then(|id| profile.calls.get(id.idx()));
     GapRow {
@@ -389,7 +399,13 @@ fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
         cause: gap.cause.name().to_owned(),
         next_kernel: kernel.map(|k| label(profile.text(k.name))),
         call: call.map(|c| label(profile.text(c.name))),
-        host: Vec::new(),
+        inside: activity.op.map(|op| {
+            let text = profile.text(op);
+            label(&function_in(text).unwrap_or_else(|| text.to_owned()))
+        }),
+        before: activity.before.map(|range| label(profile.text(range))),
+        before_copy: activity.before_copy,
+        host: host(run, key),
     }
 }
 
@@ -397,7 +413,7 @@ fn gap(run: &Run, gap: &Gap, origin: i64) -> GapRow {
 const MAX_ACTIVITIES: usize = 4;
 
 /// What the launching thread did in a gap, by its device's row and its own.
-fn host(run: &Run, key: (usize, usize)) -> Vec<GapActivity> {
+fn host(run: &Run, key: GapKey) -> Vec<GapActivity> {
     let Some(parts) = run.host.gaps.get(&key) else {
         return Vec::new();
     };

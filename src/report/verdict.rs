@@ -49,7 +49,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         unknown_gpu(report),
         uneven_steps(report),
         idle(report),
-        unexplained(s, &basis),
+        idle_of_graphs(s, &basis),
     ]
     .into_iter()
     .flatten()
@@ -326,13 +326,30 @@ fn idle(report: &Report) -> Option<String> {
         .then(|| "Idle time is inflated in this capture.".to_owned())
 }
 
-/// Waiting that the file does not explain, and that is long enough to hide what limits the step.
-fn unexplained(s: &Summary, basis: &Basis) -> Option<String> {
-    (s.unexplained_idle_ns as f64 >= UNRELIABLE * s.device_window_ns as f64).then(|| {
+/// Idle time of CUDA graphs for which nothing is claimed, and that is long enough to hide what limits the step.
+fn idle_of_graphs(s: &Summary, basis: &Basis) -> Option<String> {
+    let [waiting, launching] = [s.unexplained_idle_ns, s.graph_launch_idle_ns];
+    let least = UNRELIABLE * s.device_window_ns as f64;
+    let time = |idle: i64| {
+        let per = if basis.per.is_empty() {
+            "in all"
+        } else {
+            basis.per
+        };
+        format!("{} {per}", ns(idle as f64 / basis.divisor))
+    };
+    if waiting.saturating_add(launching) as f64 <= least {
+        return None;
+    }
+    Some(if launching > waiting {
         format!(
-            "The GPU idles {} {} after the launch of CUDA graphs has begun and before their work runs; the file does not show what it waits for.",
-            ns(s.unexplained_idle_ns as f64 / basis.divisor),
-            if basis.per.is_empty() { "in all" } else { basis.per }
+            "The GPU idles {} while the host launches CUDA graphs; recording their nodes makes that slow, so nothing is claimed for it.",
+            time(launching)
+        )
+    } else {
+        format!(
+            "The GPU idles {} before and between nodes of CUDA graphs that had been launched; nodes may be missing in the file, so nothing is claimed for it.",
+            time(waiting)
         )
     })
 }

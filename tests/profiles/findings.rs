@@ -292,6 +292,8 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
     }
     parts_add_up(name, &report, 1);
     savings_fit(name, &report);
+    floor_is_of_what_the_table_prints(name, &report);
+    window_is_that_of_the_steps(name, costed, &report);
     let page = pyprof_advise::report::markdown(&report).unwrap();
     // Tables further down number other things.
     let findings = page.split("\n## Where the time goes").next().unwrap();
@@ -384,7 +386,8 @@ fn parts_add_up(name: &str, report: &Report, files: usize) {
     let lengths: i64 = report.launching.gaps.iter().map(|row| row.ns).sum();
     about("idle time by length", lengths as f64, part("idle"));
     assert!(
-        s.reliable_idle_ns + s.unexplained_idle_ns <= (part("idle") as i64),
+        s.reliable_idle_ns + s.unexplained_idle_ns + s.graph_launch_idle_ns
+            <= (part("idle") as i64),
         "{name}"
     );
     if let Some(step) = s.step_ns.filter(|_| s.steps > 0) {
@@ -499,6 +502,60 @@ fn savings_fit(name: &str, report: &Report) {
     assert!(
         wall <= whole * 1.000_001 + 1.0,
         "{name}: {wall} of {whole} ns of wall time"
+    );
+}
+
+/// Minor findings are below 1 % of what the table's percentages are of, and a capture that holds nothing has no
+/// findings.
+fn floor_is_of_what_the_table_prints(name: &str, report: &Report) {
+    let s = &report.summary;
+    let step = s.step_ns.filter(|_| s.steps > 0);
+    let whole = step.unwrap_or(s.window_ns as f64);
+    for finding in &report.minor {
+        let low = finding.saving.as_ref().and_then(|s| s.step_low_ns);
+        let share = low.map_or(0.0, |ns| ns / whole);
+        assert!(
+            share < FLOOR * 1.000_001,
+            "{name}: {} is minor with {share}",
+            finding.rule
+        );
+    }
+    if report.capture.iter().any(|f| f.rule == "profile/no-work") {
+        assert!(report.findings.is_empty(), "{name}: no work, but findings");
+    }
+}
+
+/// The window begins with the first analysed step, or when the GPU had finished earlier work; without steps with
+/// the first work. The report names the steps, and gives figures of one.
+fn window_is_that_of_the_steps(name: &str, costed: &Costed, report: &Report) {
+    let run = &costed.run;
+    let steps = run.steps.iter().filter(|step| !step.warmup);
+    let Some(first) = steps.map(|step| step.span.start).min() else {
+        assert_eq!(report.summary.step_ns, None, "{name}");
+        return;
+    };
+    for device in &run.timeline.devices {
+        let idle = device
+            .gaps
+            .first()
+            .filter(|gap| gap.span.start == device.span.start);
+        let work = idle.map_or(device.span.start, |gap| gap.span.end);
+        assert!(
+            first <= device.span.start.max(work),
+            "{name}: the first work of the window starts before the first step"
+        );
+    }
+    let s = &report.summary;
+    assert!(
+        s.steps > 0 && s.step_ns.is_some(),
+        "{name}: no figures of a step"
+    );
+    assert!(s.steps_from.is_some(), "{name}: steps of unknown origin");
+    let page = pyprof_advise::report::markdown(report).unwrap();
+    let figures = page.lines().find(|line| line.contains("GPU busy"));
+    assert!(
+        figures.is_none_or(|line| line.contains(" step")),
+        "{name}: {figures:?}"
     );
 }
 

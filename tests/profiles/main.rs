@@ -12,6 +12,7 @@
 mod cost_coverage;
 mod explained;
 mod findings;
+mod gaps;
 mod gpu_inference;
 mod graph_replays;
 mod kernel_names;

@@ -140,6 +140,8 @@ impl Sample {
             attribution: AttributionTotals::default(),
             unreliable_idle: None,
             unexplained_idle_ns: 0,
+            graph_launch_idle_ns: 0,
+            activities: Default::default(),
             layer_source: Some(LayerSource::Module),
             batch: None,
             executions: 0,

@@ -146,7 +146,11 @@ impl Intervals {
     /// The last one that had ended by `launch` and when, if it ended inside the gap.
     fn released(&self, gap: Span, launch: i64) -> Option<(Option<CallId>, i64)> {
         let ended = self.ended_by(launch);
-        let (span, call) = self.spans.get(ended.checked_sub(1)?)?;
+        let (span, call) = (self.spans.get(..ended)?.iter().rev()).find(|(span, _)| {
+            // A short one that begins when the device has long been idle did not hold the host.
+            let late = span.start.saturating_sub(gap.start) > MOST_LAUNCH_LATENCY_NS;
+            !late || span.ns() > MOST_LAUNCH_LATENCY_NS
+        })?;
         (gap.start <= span.end && span.end <= gap.end).then_some((*call, span.end))
     }
 }
@@ -233,7 +237,7 @@ impl<'a> HostActivity<'a> {
     pub(super) fn gap(&self, span: Span, ended_by: &WorkItem) -> Gap {
         let (process, launch) = self.launch(ended_by);
         let launching = launch.and_then(|id| self.profile.calls.get(id.idx()));
-        let (cause, call, explained_ns) = self.blame(span, process, launching);
+        let (cause, call, explained_ns) = self.blame(span, process, launch.zip(launching));
         let kernel = matches!(ended_by.kind, WorkKind::Kernel | WorkKind::Communication);
         Gap {
             span,
@@ -290,6 +294,7 @@ impl<'a> HostActivity<'a> {
             }),
             GapCause::ProfilerOverhead
             | GapCause::ModuleLoad
+            | GapCause::SlowLaunch
             | GapCause::HostLate
             | GapCause::Waiting
             | GapCause::Unknown => false,
@@ -312,19 +317,19 @@ impl<'a> HostActivity<'a> {
         &self,
         gap: Span,
         process: Option<ProcessId>,
-        launch: Option<&ApiCall>,
+        launch: Option<(CallId, &ApiCall)>,
     ) -> (GapCause, Option<CallId>, i64) {
         let overhead = self.overhead(gap, process);
         if overhead > gap.ns() / 2 {
             return (GapCause::ProfilerOverhead, None, overhead);
         }
-        let Some(call) = launch else {
+        let Some((id, call)) = launch else {
             return (GapCause::Unknown, None, 0);
         };
         if let Some(found) = self
             .threads
             .get(call.thread.idx())
-            .and_then(|thread| held(thread, gap, call))
+            .and_then(|thread| held(thread, gap, (id, call)))
         {
             return found;
         }
@@ -449,14 +454,14 @@ fn host_cause(ns: i64) -> GapCause {
 }
 
 /// What held the launching thread, in the order of [`GapCause`], and for how much of the gap; but a
-/// first launch that fills the gap is its own explanation, whatever synchronisation came before it.
+/// launch that fills the gap is its own explanation, whatever synchronisation came before it.
 ///
 /// A wait explains the idle time only up to the next work of the host: when it ended a millisecond or
 /// more before the next launch, the host did something else meanwhile.
 fn held(
     thread: &ThreadActivity,
     gap: Span,
-    launch: &ApiCall,
+    (id, launch): (CallId, &ApiCall),
 ) -> Option<(GapCause, Option<CallId>, i64)> {
     let Span {
         start: at,
@@ -474,11 +479,21 @@ fn held(
     fills(&thread.loading, GapCause::DataLoading)
         .or_else(|| fills(&thread.first_launches, GapCause::ModuleLoad))
         .or_else(|| fills(&thread.compiling, GapCause::ModuleLoad))
+        .or_else(|| is_slow(gap, launch).map(|ns| (GapCause::SlowLaunch, Some(id), ns)))
         .or_else(|| released(&thread.syncs, GapCause::AfterSync))
         .or_else(|| released(&thread.copies, GapCause::BlockingCopy))
         .or_else(|| fills(&thread.copies, GapCause::BlockingCopy))
         .or_else(|| fills(&thread.allocations, GapCause::Allocation))
         .or_else(|| fills(&thread.modules, GapCause::ModuleLoad))
+}
+
+/// How much of a gap the launch of the work behind it took, if most of it and far longer than launches take.
+/// Copies have causes of their own.
+fn is_slow(gap: Span, launch: &ApiCall) -> Option<i64> {
+    let under_way = launch.span.clip(gap).ns();
+    let is_launch = matches!(launch.class, ApiClass::Launch | ApiClass::GraphLaunch);
+    (is_launch && under_way > MOST_LAUNCH_LATENCY_NS && under_way > gap.ns() / 2)
+        .then_some(under_way)
 }
 
 /// The calls of all GPU work except kernels.

@@ -710,3 +710,107 @@ fn waiting_inside_graphs_is_unexplained() {
     assert_eq!(graph.unexplained_idle_ns, gap.span.ns());
     assert_eq!(graph.timeline.devices[0].gaps[0].reliable_ns, 0);
 }
+
+/// The only gap of a program that launches at 0 and then makes these calls, the last of which launches again.
+fn gap_after(calls: &[(&str, i64, i64)]) -> Gap {
+    let mut b = ProfileBuilder::new();
+    b.launch(0);
+    for (at, (name, start, end)) in (10..).zip(calls) {
+        b.call(ThreadId(0), name, *start, at);
+        b.profile.calls.last_mut().unwrap().span.end = *end;
+    }
+    let (_, start, end) = calls.last().unwrap();
+    let last = 10 + calls.len() as u64 - 1;
+    b.kernel(ProcessId(0), (*end).max(start + 100), last);
+    let run = b.run();
+    let [gap] = run.timeline.devices[0].gaps[..] else {
+        panic!("one gap")
+    };
+    gap
+}
+
+#[test]
+fn launch_that_is_under_way_for_most_of_a_gap_is_its_cause() {
+    let sync = ("cudaDeviceSynchronize", 50, 40_000);
+    for launch in ["cudaGraphLaunch", "cudaLaunchKernel"] {
+        let gap = gap_after(&[sync, (launch, 60_000, 900_000)]);
+        assert_eq!(gap.cause, GapCause::SlowLaunch, "{launch}");
+        assert_eq!(gap.call, gap.ended_by);
+        let gap = gap_after(&[(launch, 600_000, 900_000)]);
+        assert_eq!(gap.cause, GapCause::HostLate, "{launch}: launched late");
+        let gap = gap_after(&[(launch, 1_000, 90_000)]);
+        assert_ne!(gap.cause, GapCause::SlowLaunch, "{launch}: a usual one");
+    }
+    let gap = gap_after(&[("cudaMemcpyAsync", 60_000, 900_000)]);
+    assert_ne!(gap.cause, GapCause::SlowLaunch);
+}
+
+#[test]
+fn short_wait_for_an_idle_device_is_no_cause() {
+    let launch = ("cudaLaunchKernel", 900_000, 910_000);
+    let cause =
+        |from: i64, to: i64| gap_after(&[("cudaDeviceSynchronize", from, to), launch]).cause;
+    assert_eq!(cause(50, 20_000), GapCause::AfterSync);
+    assert_eq!(cause(400_000, 410_000), GapCause::HostLate);
+    assert_eq!(
+        cause(400_000, 600_000),
+        GapCause::AfterSync,
+        "it waited for something"
+    );
+}
+
+#[test]
+fn gaps_between_nodes_of_one_graph_launch_count_for_nothing() {
+    // The second node belongs to the launch of the first one; its launch is not in the file.
+    let run = |in_graph: bool| {
+        let mut b = ProfileBuilder::new();
+        for start in [0, 2_000_000] {
+            let node = b.kernel(ProcessId(0), start, 5);
+            b.profile.kernels[node].in_graph = in_graph;
+        }
+        b.run()
+    };
+    let (graph, eager) = (run(true), run(false));
+    assert_eq!(graph.timeline.devices[0].reliable_idle_ns(), 0);
+    assert_eq!(graph.unexplained_idle_ns, 2_000_000 - 10);
+    assert_eq!(eager.timeline.devices[0].reliable_idle_ns(), 2_000_000 - 10);
+}
+
+#[test]
+fn launch_of_a_graph_whose_nodes_are_recorded_counts_for_nothing() {
+    let mut b = ProfileBuilder::new();
+    b.launch(0);
+    b.call(ThreadId(0), "cudaGraphLaunch", 200, 9);
+    b.profile.calls.last_mut().unwrap().span.end = 9_000_000;
+    b.kernel(ProcessId(0), 8_900_000, 9);
+    let run = b.run();
+    let [gap] = run.timeline.devices[0].gaps[..] else {
+        panic!("one gap")
+    };
+    assert_eq!((gap.cause, gap.reliable_ns), (GapCause::SlowLaunch, 0));
+    assert!(run.graph_launch_idle_ns > 8_000_000, "{gap:?}");
+    assert_eq!(run.unexplained_idle_ns, 0);
+}
+
+#[test]
+fn idle_start_of_the_first_step_counts_as_much_as_that_of_later_ones() {
+    // Each step prepares for 8 ms and then computes for `busy`; the host does not wait for the GPU.
+    let program = |busy: i64, steps: i64| {
+        const MS: i64 = 1_000_000;
+        let mut b = ProfileBuilder::new();
+        for step in 0..steps {
+            let start = step * 9 * MS;
+            b.range(&format!("step {step}"), start, start + 9 * MS);
+            let kernel = b.launch(start + 8 * MS);
+            b.profile.kernels[kernel].span.end += busy * MS;
+        }
+        let run = b.run();
+        let device = &run.timeline.devices[0];
+        assert_eq!(device.span.start, 0);
+        (device.gaps[0].reliable_ns + MS / 2) / MS
+    };
+    // The GPU works for 5 ms of the next preparation.
+    assert_eq!(program(6, 4), 3);
+    assert_eq!(program(1, 4), 8, "it idles as long in each step");
+    assert_eq!(program(6, 1), 8, "nothing to compare with");
+}

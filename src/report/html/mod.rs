@@ -272,7 +272,12 @@ fn device(device: &DeviceRow) -> DeviceRow {
     let mut device = device.clone();
     for gap in &mut device.gaps {
         narrative::cause(&gap.cause).clone_into(&mut gap.cause);
-        for name in [&mut gap.next_kernel, &mut gap.call] {
+        for name in [
+            &mut gap.next_kernel,
+            &mut gap.call,
+            &mut gap.inside,
+            &mut gap.before,
+        ] {
             *name = name.as_deref().map(text::plain);
         }
         for activity in &mut gap.host {

@@ -608,7 +608,9 @@
       const gap = t.devices[d].gaps[g];
       showTip(event, `idle for ${ns(gap.ns)}`, [
         `cause: ${gap.cause}${doubted ? " (unreliable in this capture)" : ""}`,
-        gap.call ? `host call: ${gap.call}` : "", gap.next_kernel ? `then: ${gap.next_kernel}` : "",
+        gap.call ? `host call: ${gap.call}` : "", gap.inside ? `in: ${gap.inside}` : "",
+        gap.before ? `before: ${gap.before}` : gap.before_copy ? "before a copy to the GPU" : "",
+        gap.next_kernel ? `then: ${gap.next_kernel}` : "",
         ...gap.host.map((a) => `${a.activity}${a.name ? `: ${a.name}` : ""}, ${ns(a.ns)}`),
       ].filter(Boolean));
     });

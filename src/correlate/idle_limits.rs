@@ -1,0 +1,206 @@
+//! Idle time that counts for less than its length: nodes of CUDA graphs may not all be recorded, recording them makes
+//! launches slow, and before the first recorded work the GPU may have worked for earlier steps.
+
+use rustc_hash::FxHashMap;
+
+use super::model::{DeviceTimeline, Gap, GapCause, Step, Timeline};
+use super::timeline::launch_times;
+use crate::base::statistics::median;
+use crate::profile::{
+    ApiClass, CallId, CorrelationMap, DeviceId, KernelId, ProcessId, Profile, SerialNumber, Span,
+};
+
+/// Idle time of CUDA graphs that counts for nothing, in ns, summed over devices.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct GraphIdle {
+    /// Before and between nodes of graphs that had been launched in time.
+    pub waiting_ns: i64,
+    /// While the host launched a graph whose nodes are recorded one by one.
+    pub launching_ns: i64,
+}
+
+/// Lets idle time that CUDA graphs explain count for nothing: a node that was launched in time waits for nodes
+/// before it, and while a launch has nodes left, the GPU has work. Profilers may miss nodes.
+pub(super) fn limit_graphs(
+    timeline: &mut Timeline,
+    profile: &Profile,
+    launches: &[Option<CallId>],
+) -> GraphIdle {
+    let in_graph = |id: KernelId| profile.kernels.get(id.idx()).is_some_and(|k| k.in_graph);
+    let is_graph = |id: CallId| launches_graph(profile, id);
+    let running = graph_runs(profile, launches);
+    let mut idle = GraphIdle::default();
+    for device in &mut timeline.devices {
+        let running = running
+            .get(device.device.idx())
+            .map_or(&[][..], Vec::as_slice);
+        for gap in &mut device.gaps {
+            let of_graph = gap.next.is_some_and(in_graph) || gap.ended_by.is_some_and(is_graph);
+            let sum = match gap.cause {
+                _ if is_within(running, gap.span) => &mut idle.waiting_ns,
+                GapCause::Waiting if of_graph => &mut idle.waiting_ns,
+                // A graph that is recorded as a whole costs its launch nothing.
+                GapCause::SlowLaunch if of_graph && profile.graphs.is_empty() => {
+                    &mut idle.launching_ns
+                }
+                _ => continue,
+            };
+            *sum = sum.saturating_add(gap.reliable_ns);
+            gap.reliable_ns = 0;
+        }
+    }
+    idle
+}
+
+fn launches_graph(profile: &Profile, id: CallId) -> bool {
+    let call = profile.calls.get(id.idx());
+    call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
+}
+
+/// Whether one of these spans, in time order and without overlap, holds all of another.
+fn is_within(spans: &[Span], inner: Span) -> bool {
+    let at = spans.partition_point(|span| span.end < inner.end);
+    spans.get(at).is_some_and(|span| span.start <= inner.start)
+}
+
+/// One launch of a graph, on one device.
+type GraphLaunch = (DeviceId, ProcessId, SerialNumber);
+
+/// Per device: from the first to the last recorded node of each launch of a graph, joined where they overlap.
+fn graph_runs(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<Span>> {
+    let mut runs: FxHashMap<GraphLaunch, Span> = FxHashMap::default();
+    // Mostly the nodes of one launch follow each other.
+    let mut last: Option<(GraphLaunch, Span)> = None;
+    let keep = |runs: &mut FxHashMap<GraphLaunch, Span>, (key, span): (GraphLaunch, Span)| {
+        let run = runs.entry(key).or_insert(span);
+        *run = run.around(span);
+    };
+    for (kernel, launch) in profile.kernels.iter().zip(launches) {
+        let is_node = kernel.in_graph || launch.is_some_and(|id| launches_graph(profile, id));
+        let Some(correlation) = kernel.correlation.filter(|_| is_node) else {
+            continue;
+        };
+        let key = (kernel.device, kernel.process, correlation);
+        match &mut last {
+            Some((same, span)) if *same == key => *span = span.around(kernel.span),
+            _ => {
+                if let Some(run) = last.replace((key, kernel.span)) {
+                    keep(&mut runs, run);
+                }
+            }
+        }
+    }
+    if let Some(run) = last {
+        keep(&mut runs, run);
+    }
+    if !runs.is_empty() {
+        let copies = profile.copies.iter();
+        let copies = copies.map(|c| (c.device, c.process, c.correlation, c.span));
+        let sets = profile.sets.iter();
+        let sets = sets.map(|s| (s.device, s.process, s.correlation, s.span));
+        for (device, process, correlation, span) in copies.chain(sets) {
+            let run = correlation.and_then(|id| runs.get_mut(&(device, process, id)));
+            if let Some(run) = run {
+                *run = run.around(span);
+            }
+        }
+    }
+    let mut devices = vec![Vec::new(); profile.devices.len()];
+    for ((device, ..), span) in runs {
+        if let Some(spans) = devices.get_mut(device.idx()) {
+            spans.push(span);
+        }
+    }
+    devices.into_iter().map(Span::union).collect()
+}
+
+/// Share of a device's window below which idle time before the first work is not looked at.
+const SHORT: f64 = 0.01;
+
+/// Counts of the idle time before the first recorded work as much as the GPU idles at the start of a step
+/// otherwise. The host prepares a step while the GPU works for the one before it, which is not recorded for the
+/// first one.
+pub(super) fn limit_starts(
+    timeline: &mut Timeline,
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    steps: &[Step],
+) {
+    let mut later: Vec<Span> = steps.iter().filter(|s| !s.warmup).map(|s| s.span).collect();
+    later.sort_unstable();
+    if later.len() < 2 {
+        return;
+    }
+    later.remove(0);
+    let is_long = |device: &DeviceTimeline| {
+        let counted = first_gap(device).map_or(0, |gap| gap.reliable_ns);
+        counted as f64 >= SHORT * device.span.ns() as f64 && counted > 0
+    };
+    if !timeline.devices.iter().any(is_long) {
+        return;
+    }
+    let first = first_works(profile, launches, &later);
+    for device in timeline.devices.iter_mut().filter(|d| is_long(d)) {
+        let mut idle: Vec<i64> = (0..)
+            .zip(&later)
+            .filter_map(|(step, span)| {
+                let work = first.get(&(device.device, step))?;
+                let start = Span {
+                    start: span.start,
+                    end: (*work).max(span.start),
+                };
+                Some(idle_within(device, start))
+            })
+            .collect();
+        if let Some(usual) = median(&mut idle)
+            && let Some(gap) = device.gaps.first_mut()
+        {
+            gap.reliable_ns = gap.reliable_ns.min(usual);
+        }
+    }
+}
+
+/// The gap that a window begins with.
+fn first_gap(device: &DeviceTimeline) -> Option<&Gap> {
+    let first = device.gaps.first();
+    first.filter(|gap| gap.span.start == device.span.start)
+}
+
+fn idle_within(device: &DeviceTimeline, span: Span) -> i64 {
+    let from = device
+        .gaps
+        .partition_point(|gap| gap.span.end <= span.start);
+    let gaps = device.gaps.iter().skip(from).map(|gap| gap.span);
+    let inside = gaps.take_while(|gap| gap.start < span.end);
+    inside.fold(0, |sum, gap| sum.saturating_add(gap.clip(span).ns()))
+}
+
+/// Per device and step, which are in time order: when the first work starts that was launched in the step.
+fn first_works(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    steps: &[Span],
+) -> FxHashMap<(DeviceId, usize), i64> {
+    let mut first: FxHashMap<(DeviceId, usize), i64> = FxHashMap::default();
+    let mut add = |device: DeviceId, launched: i64, start: i64| {
+        let step = steps.partition_point(|step| step.start <= launched);
+        if let Some(step) = step.checked_sub(1)
+            && steps.get(step).is_some_and(|span| span.contains(launched))
+        {
+            let work = first.entry((device, step)).or_insert(start);
+            *work = (*work).min(start);
+        }
+    };
+    for (kernel, launched) in profile.kernels.iter().zip(launch_times(profile, launches)) {
+        add(kernel.device, launched, kernel.span.start);
+    }
+    let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
+    let calls = CorrelationMap::first_calls(profile, copies);
+    for copy in &profile.copies {
+        let call = calls.get(copy.process, copy.correlation);
+        if let Some(call) = call.and_then(|id| profile.calls.get(id.idx())) {
+            add(copy.device, call.span.start, copy.span.start);
+        }
+    }
+    first
+}
