@@ -131,8 +131,8 @@ fn page_of_kinds_is_fresh() {
     });
     let made: String = rows.collect();
     let (before, rest) = page.split_once("| --- | --- |\n").unwrap();
-    let (_, after) = rest.split_once("\nA report has").unwrap();
-    let whole = format!("{before}| --- | --- |\n{made}\nA report has{after}");
+    let (_, after) = rest.split_once("\n## What a script contains").unwrap();
+    let whole = format!("{before}| --- | --- |\n{made}\n## What a script contains{after}");
     if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
         std::fs::write(file, whole).unwrap();
     } else {
