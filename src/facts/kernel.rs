@@ -324,7 +324,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "",
         &[],
         NOTHING,
-        "The kernels with no other label take more of the GPU's busy time",
+        "No other label has kernels that take more of the GPU's busy time",
         |k| {
             let labels = &k.site.table.labels;
             let own = labels.get(k.name.label.as_str()).copied().unwrap_or(0.0);
@@ -540,7 +540,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "",
         &[],
         GPU_AND_LAUNCH,
-        "What limits that: `blocks`, `warps`, `registers` or `shared_memory`",
+        "What limits `kernel.occupancy`: `blocks`, `warps`, `registers` or `shared_memory`",
         |k| k.resident(k.residency().map(|(_, by)| by), Answer::word)
     ),
     fact!(

@@ -318,7 +318,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "",
         &[],
         NOTHING,
-        "What is changed to change it: the kernels of one library for one kind of work (`FlashInfer attention`), an engine of TensorRT, else the kernels with its label",
+        "The unit that a change applies to: the kernels of one library for one kind of work (`FlashInfer attention`), an engine of TensorRT, else the kernels with its label",
         |k| match of_kernel(k) {
             Some(Maker::Library(name)) => {
                 Answer::word(&format!("{name} {}", k.family().name()))

@@ -146,7 +146,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "bytes",
         &[],
         NOTHING,
-        "Most memory that PyTorch's allocator had of the GPU in the window",
+        "Most GPU memory that PyTorch's allocator had reserved in the window",
         |t| Answer::or_silent(t.memory.as_ref().map(|m| m.reserved as f64), Answer::double)
     ),
     fact!(

@@ -521,7 +521,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "",
         &[],
         GPU_AND_SHAPES,
-        "That best precision",
+        "The precision of `site.best_ideal_ns`",
         |s| Answer::maybe_word(s.cost.best_dtype.map(DType::name))
     ),
     fact!(

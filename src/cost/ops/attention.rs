@@ -9,7 +9,7 @@ use crate::cost::{
     causal_pairs_at_the_start,
 };
 
-const FLOPS: &str = "2 B H Sq Sk (Dqk + Dv), H the query heads; the full square also under a causal mask, whose count is kept beside it and makes the ideal time";
+const FLOPS: &str = "2 B H Sq Sk (Dqk + Dv), H the query heads; the full square also under a causal mask, but the ideal time counts only what the mask leaves";
 const BYTES: &str = "Q + K + V + O + logsumexp (B H Sq, fp32) + an explicit bias or mask";
 const BACKWARD: &str =
     "2 B H Sq Sk (3 Dqk + 2 Dv); reads dO, Q, K, V, O, logsumexp, writes dQ, dK, dV";

@@ -56,7 +56,7 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         usage: "bytes(arg, dtype)",
         doc: "bytes of a tensor or of all tensors of a list, expanded dimensions once; without an \
               argument those of all tensors of the call; `dtype` where none is recorded, for \
-              operands that are no floating point numbers",
+              operands that are not floating point numbers",
         ty: Type::INT,
         takes: &[AnyArg, Takes::DType],
         run: |call, q| {
