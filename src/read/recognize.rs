@@ -486,7 +486,7 @@ mod tests {
             (b"\x80\x04\x95\x00}(\x8c\x08segments\x94", "memory"),
             (b"\x80\x04\x95\x00]", "pickle"),
             (b"hello", "text"),
-            (b"\0\xff\xfe", "bytes"),
+            (b"\0\xff\xfe", "unknown"),
         ] {
             let found = name("x.sqlite", head).0;
             assert!(found.contains(word), "{found} should name {word}");
