@@ -294,6 +294,7 @@ fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
     savings_fit(name, &report);
     floor_is_of_what_the_table_prints(name, &report);
     window_is_that_of_the_steps(name, costed, &report);
+    rates_need_sizes(name, &report);
     let page = pyprof_advise::report::markdown(&report).unwrap();
     // Tables further down number other things.
     let findings = page.split("\n## Where the time goes").next().unwrap();
@@ -522,6 +523,23 @@ fn floor_is_of_what_the_table_prints(name: &str, report: &Report) {
     }
     if report.capture.iter().any(|f| f.rule == "profile/no-work") {
         assert!(report.findings.is_empty(), "{name}: no work, but findings");
+    }
+}
+
+/// Products, convolutions and attention whose sizes were not recorded have neither FLOPs nor a slowdown: a tile and
+/// a grid do not give the reduced dimension.
+fn rates_need_sizes(name: &str, report: &Report) {
+    for site in &report.sites {
+        let of_matrices = ["gemm", "conv", "attention"].contains(&site.family.as_str());
+        let sized = site.operator.is_some() && !site.arguments.is_empty();
+        let invented = site.flops.is_some() || site.slowdown.is_some();
+        assert!(
+            !of_matrices || sized || !invented,
+            "{name}: {:?} {:?} {:?}",
+            site.kernel,
+            site.flops,
+            site.slowdown
+        );
     }
 }
 
