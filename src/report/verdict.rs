@@ -494,6 +494,8 @@ fn evidence(from: &StepsFrom) -> String {
 fn nothing_found(report: &Report) -> Vec<String> {
     /// Share of kernel time below which the work with a known cost says nothing about the rest.
     const LITTLE: f64 = 0.1;
+    /// Share of the window from which waiting is named although no rule explains it.
+    const IDLE: f64 = 0.1;
     let s = &report.summary;
     if (report.hidden.iter()).any(|h| h.list == FindingList::Findings) {
         return vec![match &report.baseline {
@@ -516,6 +518,28 @@ fn nothing_found(report: &Report) -> Vec<String> {
             RECORD_MORE.to_owned(),
         ];
     }
+    let minor = match report.minor.len() {
+        0 => String::new(),
+        n => format!(
+            " ({}, certain saving below 1 % of the {})",
+            counted(n as u64, "minor finding"),
+            Basis::of(s).whole
+        ),
+    };
+    let idle = s.reliable_idle_ns as f64 / s.device_window_ns.max(1) as f64;
+    if idle >= IDLE {
+        let beyond = match s.idle_unreliable {
+            Some(_) => " beyond what recording has caused",
+            None => "",
+        };
+        return vec![
+            format!(
+                "The GPU waits for {} of the window{beyond}, and {rules} found no cause that stands out{minor}.",
+                percent(idle)
+            ),
+            RECORD_MORE.to_owned(),
+        ];
+    }
     if s.slowdown.is_none() {
         let nothing = format!(
             "{rules} found nothing, but no kernel could be compared with what the GPU can do."
@@ -531,14 +555,6 @@ fn nothing_found(report: &Report) -> Vec<String> {
             percent(known)
         )];
     }
-    let minor = match report.minor.len() {
-        0 => String::new(),
-        n => format!(
-            " ({}, certain saving below 1 % of the {})",
-            counted(n as u64, "minor finding"),
-            Basis::of(s).whole
-        ),
-    };
     vec![format!("{rules} found nothing worth changing{minor}.")]
 }
 
