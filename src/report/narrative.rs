@@ -80,6 +80,12 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     {
         return "The calls are too short to compare: capture larger ones.".to_owned();
     }
+    let without_operator = report.unattributed.first();
+    if without_operator.is_some_and(|row| row.text.contains(TENSORRT_LAYERS)) {
+        return "The layers of a TensorRT engine are no operators: build it with \
+                `--profilingVerbosity=detailed`, and list them with `trtexec --dumpLayerInfo`."
+            .to_owned();
+    }
     let formats = READERS.iter().map(|reader| reader.format());
     let format = formats.into_iter().find(|f| f.name == report.method.format);
     let how = format.and_then(|f| f.how_to_record(DataKind::Shapes));

@@ -589,7 +589,7 @@ fn without_a_known_loss(report: &Report) -> Option<String> {
     let largest = (report.minor.iter().filter(|f| f.saving.is_none()))
         .max_by(|a, b| a.share.total_cmp(&b.share))?;
     Some(format!(
-        "\"{}\" ({} of GPU time), but nothing shows that this time is lost.",
+        "\"{}\" ({}): no loss is shown.",
         largest.title,
         percent(largest.share)
     ))
