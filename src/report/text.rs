@@ -10,6 +10,7 @@ use anstyle::{AnsiColor, Style};
 use super::basis::Basis;
 use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
+use super::verdict::without_a_known_loss;
 use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
 use crate::base::text::{clip, listing, plain};
 use crate::base::units::{bytes, count, counted, ns, percent, times};
@@ -83,6 +84,13 @@ impl Page {
     fn findings(&mut self, report: &Report) {
         let shown = report.findings.len().min(report.top);
         let Some(top) = report.findings.get(..shown).filter(|top| !top.is_empty()) else {
+            if let Some(largest) =
+                without_a_known_loss(report).filter(|_| report.findings.is_empty())
+            {
+                self.heading(&plain(&largest.title));
+                self.prose(&largest.message, 0);
+                self.prose(&largest.fix, 0);
+            }
             return;
         };
         self.heading("What to change");

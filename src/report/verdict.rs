@@ -544,7 +544,8 @@ fn nothing_found(report: &Report) -> Vec<String> {
         let nothing = format!(
             "{rules} found nothing, but no kernel could be compared with what the GPU can do."
         );
-        let sentences = [Some(nothing), without_a_known_loss(report)];
+        let largest = without_a_known_loss(report).map(no_loss_is_shown);
+        let sentences = [Some(nothing), largest];
         let sentences = sentences.into_iter().chain([Some(what_to_capture(report))]);
         return sentences.flatten().collect();
     }
@@ -584,15 +585,19 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
     report.minor.iter().filter_map(note).collect()
 }
 
-/// The minor finding about most of the GPU's time of which nothing says how much could be saved.
-fn without_a_known_loss(report: &Report) -> Option<String> {
-    let largest = (report.minor.iter().filter(|f| f.saving.is_none()))
-        .max_by(|a, b| a.share.total_cmp(&b.share))?;
-    Some(format!(
+/// The minor finding about most of the GPU's time of which nothing says how much could be saved. A report
+/// without other findings explains it.
+pub(super) fn without_a_known_loss(report: &Report) -> Option<&FindingReport> {
+    let unestimated = report.minor.iter().filter(|f| f.saving.is_none());
+    unestimated.max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+fn no_loss_is_shown(largest: &FindingReport) -> String {
+    format!(
         "\"{}\" ({}): no loss is shown.",
         largest.title,
         percent(largest.share)
-    ))
+    )
 }
 
 /// What became of the findings of the baseline and of suppressed ones, one sentence each.
