@@ -88,8 +88,8 @@ impl Page {
                 without_a_known_loss(report).filter(|_| report.findings.is_empty())
             {
                 self.heading(&plain(&largest.title));
-                self.prose(&largest.message, 0);
-                self.prose(&largest.fix, 0);
+                self.prose(&largest.message, 2);
+                self.prose(&largest.fix, 2);
             }
             return;
         };

@@ -518,14 +518,6 @@ fn nothing_found(report: &Report) -> Vec<String> {
             RECORD_MORE.to_owned(),
         ];
     }
-    let minor = match report.minor.len() {
-        0 => String::new(),
-        n => format!(
-            " ({}, certain saving below 1 % of the {})",
-            counted(n as u64, "minor finding"),
-            Basis::of(s).whole
-        ),
-    };
     let idle = s.reliable_idle_ns as f64 / s.device_window_ns.max(1) as f64;
     if idle >= IDLE {
         let beyond = match s.idle_unreliable {
@@ -534,7 +526,7 @@ fn nothing_found(report: &Report) -> Vec<String> {
         };
         return vec![
             format!(
-                "The GPU waits for {} of the window{beyond}, and {rules} found no cause that stands out{minor}.",
+                "The GPU waits for {} of the window{beyond}, and {rules} found no cause that stands out.",
                 percent(idle)
             ),
             RECORD_MORE.to_owned(),
@@ -556,6 +548,14 @@ fn nothing_found(report: &Report) -> Vec<String> {
             percent(known)
         )];
     }
+    let minor = match report.minor.len() {
+        0 => String::new(),
+        n => format!(
+            " ({}, certain saving below 1 % of the {})",
+            counted(n as u64, "minor finding"),
+            Basis::of(s).whole
+        ),
+    };
     vec![format!("{rules} found nothing worth changing{minor}.")]
 }
 
