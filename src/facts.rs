@@ -53,6 +53,7 @@ mod whole_run_tests;
 mod work_steps;
 
 pub use crate::base::cel::Value;
+pub use kernel::ENOUGH_CALLS;
 pub(crate) use maker::product_of;
 pub(crate) use memory::MemoryUse;
 pub(crate) use message::message_of;
@@ -453,7 +454,7 @@ pub fn is_recordable(needs: &str) -> bool {
 
 /// How to record the data that a fact needs, for the profiler that wrote the file. `gpu_known`: whether
 /// the specification of the GPU is known.
-pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a str {
+pub fn how_to_record<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a str {
     let has_operators = || profile.ranges.iter().any(|r| r.kind == RangeKind::CpuOp);
     if needs == needs::SHAPES && profile.recorded.shapes && has_operators() {
         return needs::COSTS;
@@ -461,13 +462,13 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a
     let named = || profile.devices.iter().any(|d| d.name.is_some());
     match needs {
         needs::GPU_AND_LAUNCH if gpu_known => {
-            return to_collect(needs::LAUNCH_CONFIG, profile, gpu_known);
+            return how_to_record(needs::LAUNCH_CONFIG, profile, gpu_known);
         }
         needs::GPU_AND_SHAPES if gpu_known => {
-            return to_collect(needs::SHAPES, profile, gpu_known);
+            return how_to_record(needs::SHAPES, profile, gpu_known);
         }
         needs::GPU_AND_SHAPES if profile.recorded.shapes && has_operators() => {
-            return to_collect(needs::GPU, profile, gpu_known);
+            return how_to_record(needs::GPU, profile, gpu_known);
         }
         needs::HOST_FUNCTIONS if profile.format.id == crate::read::KINETO_JSON.id => {
             return needs::HOST_STACKS;
@@ -480,8 +481,8 @@ pub fn to_collect<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> &'a
         .unwrap_or(needs)
 }
 
-/// As [`to_collect`], of a program that shows nothing of PyTorch.
-pub fn to_collect_without_pytorch<'a>(
+/// As [`how_to_record`], of a program that shows nothing of PyTorch.
+pub fn how_to_record_without_pytorch<'a>(
     needs: &'a str,
     profile: &Profile,
     gpu_known: bool,
@@ -495,11 +496,11 @@ pub fn to_collect_without_pytorch<'a>(
         | needs::RANGES_OF_OPS
         | needs::LAYERS => needs::PYTORCH,
         needs::GPU_AND_SHAPES if gpu_known => needs::PYTORCH,
-        _ => to_collect(needs, profile, gpu_known),
+        _ => how_to_record(needs, profile, gpu_known),
     }
 }
 
-/// Whether data named by [`to_collect`] includes the GPU, which `--gpu` gives.
+/// Whether data named by [`how_to_record`] includes the GPU, which `--gpu` gives.
 pub fn includes_gpu(needs: &str) -> bool {
     [
         needs::GPU,
@@ -552,6 +553,12 @@ impl Answer {
     fn maybe_word(value: Option<&str>) -> Answer {
         value.map_or(Answer::Absent, Answer::word)
     }
+}
+
+/// The word of a value in a list of words.
+fn word<T: PartialEq>(words: &[(T, &'static str)], value: T) -> Option<&'static str> {
+    let entry = words.iter().find(|(other, _)| *other == value);
+    entry.map(|(_, word)| *word)
 }
 
 /// A table entry: name, type, unit, families, needs, description, getter.

@@ -151,6 +151,16 @@ pub const FORMATS: &[OutputFormat] = &[
     },
 ];
 
+/// The names of some formats as a choice: `markdown, html or json`.
+pub fn names_of(is_meant: impl Fn(&OutputFormat) -> bool) -> String {
+    let meant = FORMATS.iter().filter(|format| is_meant(format));
+    let names: Vec<&str> = meant.map(|format| format.name).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 impl OutputFormat {
     /// The format of this name.
     pub fn named(name: &str) -> Option<OutputFormat> {

@@ -15,7 +15,7 @@
 //! Data flows one way, and [`Advisor::analyze`] runs the stations in this order:
 //!
 //! ```text
-//! file -read-> Profile -correlate-> Run -cost-> Costed -facts, judge-> Verdict -report-> Markdown, JSON
+//! file -read-> Profile -correlate-> Run -cost-> Costed -facts, judge-> RuleResults -report-> Markdown, JSON
 //! ```
 //!
 //! | floor | module | what it is |

@@ -21,7 +21,7 @@ mod memory_event;
 mod start_counts;
 mod switches;
 
-pub use collective::collective_in;
+pub use collective::{COLLECTIVES, collective_in};
 pub(crate) use correlation_map::CorrelationMap;
 pub use cpu_use::{CpuUse, RunTime};
 pub use format::{Container, DataKind, Format, RangeArgs};
@@ -264,7 +264,7 @@ pub struct Kernel {
 /// kernel in every replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capture {
-    /// When it happened.
+    /// When it happened, in ns on the clock of the profile.
     pub time: i64,
     /// The host thread that captured it.
     pub thread: ThreadId,

@@ -12,7 +12,7 @@ use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, match_repl
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
 use crate::host::{Classes, HostProfile};
-use crate::judge::{Rule, RuleSet, Selection, Verdict, judge, why};
+use crate::judge::{Rule, RuleResults, RuleSet, Selection, judge, why};
 use crate::profile::Profile;
 use crate::read::{self, NoProgress, Progress};
 use crate::report::{HostProfileReport, Options, Report};
@@ -72,7 +72,7 @@ pub struct Analysis {
     /// The profile with every kernel attributed and every known cost.
     pub costed: Costed,
     /// The findings of all rules, conflicts resolved and savings assigned.
-    pub verdict: Verdict,
+    pub results: RuleResults,
     /// The report.
     pub report: Report,
 }
@@ -184,9 +184,9 @@ impl Advisor {
         let costed = self.cost(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);
-        let verdict = judge(&self.rules, &facts);
+        let results = judge(&self.rules, &facts);
         done(Stage::Evaluated);
-        let mut report = Report::new(&costed, &verdict, &self.options);
+        let mut report = Report::new(&costed, &results, &self.options);
         report.host_profiles = (self.host.iter().zip(uses))
             .map(|((file, host), alignment)| {
                 HostProfileReport::of(file, host, alignment, Some(&costed.run), &self.classes)
@@ -195,7 +195,7 @@ impl Advisor {
         done(Stage::Reported);
         Ok(Analysis {
             costed,
-            verdict,
+            results,
             report,
         })
     }

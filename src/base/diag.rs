@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annotate_snippets::renderer::Renderer;
-use annotate_snippets::{AnnotationKind, Group, Level as Severity, Origin, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Snippet};
 
 /// Maximum number of complaints stored; the rest are counted.
 const MAX_KEPT: usize = 1_000;
@@ -99,32 +99,9 @@ fn floor_boundary(text: &str, offset: usize) -> usize {
     offset
 }
 
-/// The severity of a complaint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// The file cannot be used.
-    Error,
-    /// The file can be used, but probably not as intended.
-    Warning,
-    /// Additional information.
-    Note,
-}
-
-impl Level {
-    fn severity(self) -> Severity<'static> {
-        match self {
-            Level::Error => Severity::ERROR,
-            Level::Warning => Severity::WARNING,
-            Level::Note => Severity::NOTE,
-        }
-    }
-}
-
 /// One mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
-    /// How severe it is.
-    pub level: Level,
     /// The file it is about.
     pub file: Arc<Source>,
     /// A byte range of [`Source::text`]; clipped to its first line for display.
@@ -146,7 +123,6 @@ impl Complaint {
         label: impl Into<String>,
     ) -> Complaint {
         Complaint {
-            level: Level::Error,
             file: Arc::clone(file),
             span,
             title: title.into(),
@@ -167,13 +143,6 @@ impl Complaint {
         self
     }
 
-    #[must_use]
-    /// Changes the severity.
-    pub fn with_level(mut self, level: Level) -> Complaint {
-        self.level = level;
-        self
-    }
-
     /// The complaint with its line and a caret, as several lines without a final newline.
     pub fn render(&self, color: bool) -> String {
         let title = visible(shorten(&self.title));
@@ -185,13 +154,13 @@ impl Complaint {
             true => Cow::Owned(format!("{name}: {title}")),
             false => title,
         };
-        let mut group = Group::with_title(self.level.severity().primary_title(title));
+        let mut group = Group::with_title(Level::ERROR.primary_title(title));
         if self.file.text.is_empty() {
             if !is_option {
                 group = group.element(Origin::path(name));
             }
             if !label.is_empty() {
-                group = group.element(Severity::NOTE.message(label));
+                group = group.element(Level::NOTE.message(label));
             }
         } else {
             let (line, _) = self.file.position(self.span.start);
@@ -204,7 +173,7 @@ impl Complaint {
             group = group.element(snippet.annotation(mark));
         }
         if let Some(help) = &self.help {
-            group = group.element(Severity::HELP.message(visible(shorten(help))));
+            group = group.element(Level::HELP.message(visible(shorten(help))));
         }
         let renderer = if color {
             Renderer::styled()
@@ -273,9 +242,8 @@ pub struct Complaints(Mutex<Kept>);
 #[derive(Debug, Default, Clone)]
 struct Kept {
     list: Vec<Complaint>,
-    /// Complaints beyond [`MAX_KEPT`], by whether they are errors.
+    /// Complaints beyond [`MAX_KEPT`].
     dropped: usize,
-    errors: usize,
 }
 
 impl Complaints {
@@ -291,19 +259,11 @@ impl Complaints {
     /// Adds a complaint; beyond a limit, complaints are only counted.
     pub fn push(&self, complaint: Complaint) {
         let mut kept = self.kept();
-        if complaint.level == Level::Error {
-            kept.errors += 1;
-        }
         if kept.list.len() < MAX_KEPT {
             kept.list.push(complaint);
         } else {
             kept.dropped += 1;
         }
-    }
-
-    /// Whether any complaint makes a file unusable.
-    pub fn has_errors(&self) -> bool {
-        self.kept().errors > 0
     }
 
     /// The number of complaints, including those that are not stored.
@@ -317,12 +277,12 @@ impl Complaints {
         self.len() == 0
     }
 
-    /// The complaints by file name, position and level, independent of the order in which they were
+    /// The complaints by file name and position, independent of the order in which they were
     /// pushed.
     pub fn sorted(&self) -> Vec<Complaint> {
         let mut list = self.kept().list.clone();
         list.sort_by(|a, b| {
-            let key = |c: &Complaint| (c.span.start, c.span.end, c.level);
+            let key = |c: &Complaint| (c.span.start, c.span.end);
             (a.file.name.cmp(&b.file.name))
                 .then_with(|| key(a).cmp(&key(b)))
                 .then_with(|| a.title.cmp(&b.title))
@@ -349,31 +309,17 @@ impl Complaints {
         out
     }
 
-    /// One line: `2 errors and 1 warning in my.toml`. Notes are counted only if there is nothing else.
+    /// One line: `2 errors in my.toml`.
     pub fn summary(&self) -> String {
         let kept = self.kept();
         let mut files: Vec<&str> = kept.list.iter().map(|c| c.file.name.as_str()).collect();
         files.sort_unstable();
         files.dedup();
-        let of = |level| kept.list.iter().filter(|c| c.level == level).count();
-        let plural = |n: usize, word: &str| match n {
-            0 => None,
-            1 => Some(format!("1 {word}")),
-            n => Some(format!("{n} {word}s")),
-        };
-        let counted: Vec<String> = [
-            plural(kept.errors, "error"),
-            plural(of(Level::Warning), "warning"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let what = match counted.is_empty() {
-            false => counted.join(" and "),
-            true => match plural(of(Level::Note), "note") {
-                Some(notes) => notes,
-                None => return "no complaints".into(),
-            },
+        let n = kept.list.len() + kept.dropped;
+        let what = match n {
+            0 => return "no complaints".into(),
+            1 => "1 error".to_owned(),
+            _ => [&n.to_string(), "errors"].join(" "),
         };
         match files.as_slice() {
             [one] => format!("{what} in {}", visible(one)),
@@ -511,11 +457,11 @@ error: wrong
         assert_eq!(all.summary(), "no complaints");
         all.push(Complaint::error(&b, 0..1, "last", ""));
         all.push(Complaint::error(&a, 2..3, "second", ""));
-        all.push(Complaint::error(&a, 0..1, "first", "").with_level(Level::Warning));
+        all.push(Complaint::error(&a, 0..1, "first", ""));
         let titles: Vec<_> = all.sorted().into_iter().map(|c| c.title).collect();
         assert_eq!(titles, ["first", "second", "last"]);
-        assert!(all.has_errors());
-        assert_eq!(all.summary(), "2 errors and 1 warning in 2 files");
+        assert!(!all.is_empty());
+        assert_eq!(all.summary(), "3 errors in 2 files");
         assert_eq!(all.to_string().matches("-->").count(), 3);
     }
 

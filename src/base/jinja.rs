@@ -1,12 +1,46 @@
 //! Reads the tags of a template before the template engine does, and refuses what the engine does not bound:
 //! its fuel counts instructions, not bytes, and some calls panic.
 
+use std::io;
 use std::ops::Range;
 
 /// Maximum length of a tag in bytes; bounds the depth of its expressions, which the engine walks by recursion.
 pub(crate) const LONGEST_TAG: usize = 1_000;
 /// Maximum number of filters in a tag.
 pub(crate) const MOST_FILTERS: usize = 16;
+
+/// Takes a number of bytes and no more.
+pub(crate) struct Bounded {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether more was written than fits.
+    pub(crate) full: bool,
+    max: usize,
+}
+
+impl Bounded {
+    pub(crate) fn new(max: usize) -> Bounded {
+        Bounded {
+            bytes: Vec::new(),
+            full: false,
+            max,
+        }
+    }
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + more.len() > self.max {
+            self.full = true;
+            return Err(io::Error::other("the output is too long"));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A `{{ ... }}` or a `{% ... %}`.
 #[derive(Debug)]

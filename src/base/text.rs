@@ -150,19 +150,19 @@ pub fn plain(text: &str) -> String {
 }
 
 /// Removes the invisible characters that [`md`] inserts, for text that is no longer Markdown.
-pub fn unjoined(text: &str) -> String {
+pub fn without_joiners(text: &str) -> String {
     text.replace(JOINER, "")
 }
 
 /// Plain text without mentions: `@team` gets an invisible character.
-pub fn unmentioned(text: &str) -> String {
+pub fn without_mentions(text: &str) -> String {
     text.replace('@', "@\u{2060}")
 }
 
 /// A line of code for a terminal: as [`plain`], but with its blanks.
-pub fn listing(line: &str) -> String {
+pub fn code_line(line: &str) -> String {
     let words: Vec<String> = line.split(' ').map(one_line).collect();
-    unjoined(&words.join(" ")).trim_end().to_owned()
+    without_joiners(&words.join(" ")).trim_end().to_owned()
 }
 
 /// `text` escaped for HTML text and quoted attributes.
@@ -213,7 +213,7 @@ const HOMES: &[(&str, bool)] = &[
 
 /// Shortens every home folder in `text` to `~`, so that reports do not contain user names:
 /// `/home/alice/net.py` and `C:\Users\alice\net.py` become `~/net.py` and `~\net.py`.
-pub fn home(text: &str) -> Cow<'_, str> {
+pub fn without_home(text: &str) -> Cow<'_, str> {
     if !HOMES.iter().any(|(prefix, _)| text.contains(prefix)) {
         return Cow::Borrowed(text);
     }
@@ -377,7 +377,7 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub fn all<S: AsRef<str>>(names: &[S]) -> String {
+pub fn list<S: AsRef<str>>(names: &[S]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     match names.split_last() {
         Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
@@ -386,7 +386,7 @@ pub fn all<S: AsRef<str>>(names: &[S]) -> String {
 }
 
 /// `a, b and 3 more`: at most `most` names, and the number of the others.
-pub fn some<S: AsRef<str>>(names: &[S], most: usize) -> String {
+pub fn list_some<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(most) {
         0 => shown.join(", "),
@@ -504,7 +504,7 @@ mod tests {
 
         #[test]
         fn home_accepts_arbitrary_text(text in hostile()) {
-            home(&format!("/home/{text}/root{text}"));
+            without_home(&format!("/home/{text}/root{text}"));
         }
     }
 
@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(md_code("`"), "`` ` ``");
         assert_eq!(md_code("a|b"), "a\\|b");
         assert_eq!(plain("\u{1b}[31mred\0\u{202e}"), "␛[31mred␀\u{fffd}");
-        assert_eq!(listing("    y()   # z\u{1b} "), "    y()   # z␛");
+        assert_eq!(code_line("    y()   # z\u{1b} "), "    y()   # z␛");
         assert_eq!(html("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
     }
 
@@ -588,7 +588,7 @@ mod tests {
             ("/opt/conda/lib/x.py", "/opt/conda/lib/x.py"),
             ("/home/", "/home/"),
         ] {
-            assert_eq!(home(from), to);
+            assert_eq!(without_home(from), to);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! writes the manifest of the folder.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
 use serde::Serialize;
@@ -21,6 +22,9 @@ pub(crate) use start::{Ended, Program};
 pub(crate) use states::{CaptureProgress, CheckValues, States, Timed, WindowFile};
 
 use crate::read::manifest::{FileEntry, Manifest};
+
+/// How often the states of the processes are read.
+pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 /// What to record.
 #[derive(Debug, Clone, PartialEq, Serialize)]

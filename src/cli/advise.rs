@@ -441,15 +441,15 @@ impl<'a> Session<'a> {
         }
         let Analysis {
             costed,
-            verdict,
+            results,
             mut report,
             ..
         } = self.advisor.analyze(profile, done)?;
-        for silenced in &verdict.silenced {
-            let place = plain(&silenced.place);
+        for dropped in &results.dropped {
+            let place = plain(&dropped.place);
             timer.console.note(&format!(
                 "{} is dropped in favor of {} at {place}",
-                silenced.rule, silenced.by
+                dropped.rule, dropped.by
             ));
         }
         let mut warnings = warnings(&costed, &report);

@@ -201,19 +201,19 @@ fn check(files: &[PathBuf], console: Console) -> Outcome {
 }
 
 fn test(files: &[PathBuf], console: Console) -> Outcome {
-    let proofs = load_own(files)?.prove();
+    let results = load_own(files)?.run_tests();
     let mut text = String::new();
-    for proof in proofs.iter().filter(|p| console.verbose || !p.passed()) {
+    for result in results.iter().filter(|p| console.verbose || !p.passed()) {
         text.push_str(&format!(
             "{}: {}: {}\n",
-            plain(&proof.file),
-            plain(&proof.call),
-            plain(&proof.outcome.to_string())
+            plain(&result.file),
+            plain(&result.call),
+            plain(&result.outcome.to_string())
         ));
     }
-    let failed = proofs.iter().filter(|p| !p.passed()).count();
+    let failed = results.iter().filter(|p| !p.passed()).count();
     if failed > 0 || !console.quiet {
-        let passed = proofs.len() - failed;
+        let passed = results.len() - failed;
         text.push_str(&format!("{passed} passed, {failed} failed\n"));
     }
     output::print(&text)?;

@@ -10,7 +10,7 @@ use super::{Console, Failure, GateArgs, Outcome, merge, multi_rank, output};
 use crate::base::date::{self, Date};
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
-use crate::base::text::{plain, some};
+use crate::base::text::{list_some, plain};
 use crate::base::units::counted;
 use crate::compare;
 use crate::judge::{RuleSet, Severity};
@@ -117,7 +117,7 @@ fn rules(findings: &[&FindingReport]) -> String {
             ids.push(id);
         }
     }
-    some(&ids, NAMED)
+    list_some(&ids, NAMED)
 }
 
 /// The gates of a run, loaded before a profile is read so that mistakes are reported at once.

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::progress::Bar;
 use super::{Console, Failure, Outcome, merge, output};
-use crate::base::text::{home, plain};
+use crate::base::text::{plain, without_home};
 use crate::base::units::counted;
 use crate::read;
 use crate::read::manifest::{Manifest, Windows};
@@ -174,7 +174,7 @@ fn named(files: &[PathBuf]) -> String {
 
 /// A path as displayed in reports.
 pub(super) fn shown(path: &Path) -> String {
-    home(&path.to_string_lossy()).into_owned()
+    without_home(&path.to_string_lossy()).into_owned()
 }
 
 /// Calls `work` with every file, two at a time; returns the results in the order of the files.
@@ -312,7 +312,7 @@ fn why(file: &Path, text: &str) -> String {
     let path = file.display().to_string();
     let line = line.strip_prefix(&path).unwrap_or(line);
     let line = line.strip_prefix(&plain(&path)).unwrap_or(line);
-    home(line.trim_start_matches([':', ' '])).into_owned()
+    without_home(line.trim_start_matches([':', ' '])).into_owned()
 }
 
 /// Prints each warning once, with the files it applies to.

@@ -258,23 +258,23 @@ fn test(paths: &[PathBuf], console: Console) -> Outcome {
     let (files, own) = with_built_in(paths)?;
     let set = accepted(RuleSet::load(&files, &Selection::default(), facts::all()))?;
     let rules = set.rules().iter().filter(|r| own.contains(&r.id));
-    let proofs = judge::run_tests(rules.clone(), facts::all(), &gpu_facts);
+    let results = judge::run_tests(rules.clone(), facts::all(), &gpu_facts);
     let mut text = String::new();
-    for proof in proofs.iter().filter(|p| console.verbose || !p.passed()) {
+    for result in results.iter().filter(|p| console.verbose || !p.passed()) {
         text.push_str(&format!(
             "{}: {}: {}\n",
-            proof.rule, proof.test, proof.outcome
+            result.rule, result.test, result.outcome
         ));
     }
-    let failed = proofs.iter().filter(|p| !p.passed()).count();
-    let passed = proofs.len() - failed;
+    let failed = results.iter().filter(|p| !p.passed()).count();
+    let passed = results.len() - failed;
     if failed > 0 || !console.quiet {
         text.push_str(&format!("{passed} passed, {failed} failed\n"));
     }
     output::print(&text)?;
     let complaints = Complaints::new();
     judge::check_examples(rules, facts::all(), &gpu_facts, &complaints);
-    if complaints.has_errors() {
+    if !complaints.is_empty() {
         accepted(Err(complaints))?;
     }
     if failed > 0 {

@@ -1,7 +1,6 @@
 //! `pyprof-advise run`: runs a program, records some of its steps, and reports on them.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -14,12 +13,9 @@ use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::capture::nsys::{self, Nsys};
 use crate::capture::scalene;
-use crate::capture::{self, CaptureProgress, Ended, Program, Recorder, Settings, States};
-use crate::formats::OutputFormat;
+use crate::capture::{self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States};
+use crate::formats::{self, OutputFormat};
 use crate::report::ProgramRun;
-
-/// How often the states of the processes are read.
-const POLL: Duration = Duration::from_millis(100);
 
 /// What `--help` says first.
 pub(super) const ABOUT: &str = "Runs a PyTorch program, records a few of its steps with torch.profiler, and reports on them. \
@@ -173,8 +169,9 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> Outcome {
             )));
         }
         if let Some(format) = advise.report.format.filter(|format| format.diff.is_none()) {
+            let names = formats::names_of(|format| format.diff.is_some());
             return Err(Failure::Unusable(format!(
-                "--against: a comparison cannot be written as {}\n  use markdown, html or json",
+                "--against: a comparison cannot be written as {}\n  use {names}",
                 format.name
             )));
         }

@@ -1,7 +1,7 @@
 //! Removes temporary files when SIGINT, SIGTERM or SIGHUP ends the program. The process still ends by
 //! that signal, as shells and schedulers expect.
 //!
-//! While a program runs for [`run`](super::run), signals are the program's: Ctrl-C reaches it from the
+//! While a program runs for [`run`](super::run()), signals are the program's: Ctrl-C reaches it from the
 //! terminal, and what only this process receives is passed on.
 //!
 //! Unix only: on other systems a temporary file may remain.

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Failure, Outcome};
-use crate::base::text::{clip, listing};
+use crate::base::text::{clip, code_line};
 use crate::judge::Edit;
 use crate::report::{Quote, QuotedLine, Report};
 use crate::scrub::SourceCleaner;
@@ -165,7 +165,7 @@ impl SourceFile {
 
 /// A line without control characters.
 fn plain(line: &str) -> String {
-    listing(&line.replace('\t', "    "))
+    code_line(&line.replace('\t', "    "))
 }
 
 /// The file of the folder that a path of the profile means: its name relative to the folder, and its

@@ -15,7 +15,7 @@ use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::base::units::counted;
 use crate::capture::{self, States};
-use crate::formats::{OutputFormat, RenderOptions};
+use crate::formats::{MARKDOWN, Media, OutputFormat, RenderOptions};
 use crate::report::Report;
 use crate::trial::{
     About, Candidate, Limits, NotTried, Treatment, Trial, best, built_in, html, json, mark,
@@ -354,17 +354,21 @@ fn plan(candidates: &[Candidate], limits: Limits) -> String {
 
 fn write(args: &TryArgs, trial: &Trial) -> Outcome {
     let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
-    let text = match args.format.or_else(of_file).map(|format| format.name) {
-        Some("json") => json(trial),
-        Some("html") => html(trial)?,
-        _ => markdown(trial)?,
+    let format = args.format.or_else(of_file).unwrap_or(MARKDOWN);
+    let text = match format.media {
+        Media::Json => json(trial),
+        Media::Html => html(trial)?,
+        // The formats that `diff` does not have are only selected by the ending of a file.
+        Media::Markdown | Media::Terminal | Media::Sarif | Media::WorkflowCommands => {
+            markdown(trial)?
+        }
     };
     output::write_to(args.output.as_deref(), &text)
 }
 
 fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> Outcome {
     mark(report, trial);
-    let format = OutputFormat::of_file(path).unwrap_or(crate::formats::MARKDOWN);
+    let format = OutputFormat::of_file(path).unwrap_or(MARKDOWN);
     let text = (format.report)(report, &RenderOptions::default())?;
     output::write_file(path, &output::without_colour(&text))
 }

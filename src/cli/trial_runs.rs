@@ -11,11 +11,9 @@ use super::{Console, output};
 use crate::base::statistics::median;
 use crate::base::text::{clip, plain};
 use crate::base::units::{counted, ns};
-use crate::capture::{self, Program, Recorder, Settings, States, Timed};
+use crate::capture::{self, POLL, Program, Recorder, Settings, States, Timed};
 use crate::trial::{Failed, Measured, RunProgram, Treatment, Values};
 
-/// How often the states of the processes are read.
-const POLL: Duration = Duration::from_millis(100);
 /// How long a program may take to end by itself once everything is measured, or when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Seed of every run.

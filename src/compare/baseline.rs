@@ -78,7 +78,7 @@ fn worse(now: &FindingReport, known: &[&FindingReport], busy_ns: f64) -> Option<
         ));
     }
     let places = new_places(now, known, busy_ns);
-    (!places.is_empty()).then(|| format!("known, and new in {}", text::some(&places, NAMED)))
+    (!places.is_empty()).then(|| format!("known, and new in {}", text::list_some(&places, NAMED)))
 }
 
 fn with_article(severity: Severity) -> &'static str {

@@ -25,7 +25,7 @@ pub(super) struct Ranks {
     pub(super) world_size: Option<u64>,
 }
 
-/// Numbers the ranks of reports of one profile each, as [`merge`](super::merge) does, and sorts the
+/// Numbers the ranks of reports of one profile each, as [`merge`](super::merge()) does, and sorts the
 /// reports by rank. Returns reasons to doubt that they belong together, in plain sentences.
 pub fn number_ranks(reports: &mut [Report]) -> Vec<String> {
     number(reports).cautions

@@ -33,7 +33,7 @@ const NAMED: usize = 5;
 
 /// A few names and the number of the others, for a sentence.
 fn some<S: AsRef<str>>(names: &[S]) -> String {
-    text::some(names, NAMED)
+    text::list_some(names, NAMED)
 }
 
 /// Rules that lack a fact in `after` that they had in `before`: without a finding of theirs nothing

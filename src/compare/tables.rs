@@ -8,12 +8,9 @@ use super::{distinct, share};
 use crate::correlate::{ExcludedWork, Exclusion, SetUp};
 use crate::judge::Fault;
 use crate::report::{
-    AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MOSTLY, Omitted, Report,
-    SkippedRules, Unattributed, UserCosted, share_of_busy,
+    AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MAX_UNKNOWN_NAMES, MOSTLY,
+    Omitted, Report, SkippedRules, Unattributed, UserCosted, share_of_busy,
 };
-
-/// Most operators listed per reason for an unknown cost.
-const MAX_UNKNOWN_NAMES: usize = 5;
 
 /// Adds to a sum, which stops at the largest number.
 fn add(sum: &mut i64, more: i64) {

@@ -3,7 +3,7 @@
 //!
 //! A range becomes a scope if something was launched in it. Finding the scope of a launch is then one
 //! look-up, even inside 100,000 ranges that the program never closed. The traits that a scope inherits
-//! from its parents are computed in [`super::tree`], batch by batch, while this pass goes on.
+//! from its parents are computed in [`super::scope_tree`], batch by batch, while this pass goes on.
 
 use std::cmp::Reverse;
 

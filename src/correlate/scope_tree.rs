@@ -1,7 +1,7 @@
 //! The scope tree: the properties that each scope inherits from the scopes around it.
 //!
 //! The nearest operator, autograd node and layer names of a scope are derived from its parent once, when
-//! the scope is created. [`super::sweep`] says which ranges are scopes.
+//! the scope is created. [`super::scope_builder`] says which ranges are scopes.
 
 use rustc_hash::FxHashMap;
 

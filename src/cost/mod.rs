@@ -20,7 +20,6 @@ pub mod kernel_name;
 pub mod ops;
 mod replay_match;
 pub mod roofline;
-pub mod transfer;
 pub mod user;
 
 pub(crate) use estimate::dtype_in_memory;
@@ -146,6 +145,9 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// Every bound.
+    pub const ALL: [Bound; 3] = [Bound::Math, Bound::Memory, Bound::Latency];
+
     /// The word used in facts and reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -189,26 +191,6 @@ impl OpCost {
         self.roles
             .iter()
             .fold(0, |sum, r| sum.saturating_add(r.bytes))
-    }
-
-    /// FLOPs of one attention call without the masked pairs of a causal mask, the count that MFU uses.
-    /// [`OpCost::flops`] counts all pairs, as `torch.utils.flop_counter` does. `None` unless a causal
-    /// mask is known.
-    pub fn causal_flops(&self) -> Option<u64> {
-        self.roles.iter().try_fold(0_u64, |sum, role| {
-            let Dims::Attention {
-                seq_q,
-                seq_k,
-                causal_pairs: Some(pairs),
-                ..
-            } = role.dims
-            else {
-                return None;
-            };
-            let all = u128::from(seq_q) * u128::from(seq_k);
-            let part = (u128::from(role.flops) * u128::from(pairs)).checked_div(all)?;
-            Some(sum.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)))
-        })
     }
 }
 

@@ -45,7 +45,28 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    /// Every kind.
+    pub(super) const ALL: [Kind; 16] = [
+        Kind::Attention,
+        Kind::Norm,
+        Kind::DoubleLogSoftmax,
+        Kind::ConvNorm,
+        Kind::LogitsUpcast,
+        Kind::LogOfSoftmax,
+        Kind::Softmax,
+        Kind::Rope,
+        Kind::Gelu,
+        Kind::GatedActivation,
+        Kind::Silu,
+        Kind::Lora,
+        Kind::SharedInput,
+        Kind::ExpertLoop,
+        Kind::Adam,
+        Kind::Pointwise,
+    ];
+
+    /// The word used in rules.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Attention => "attention",
             Kind::Norm => "norm",
@@ -233,7 +254,7 @@ fn mostly_without_operators(costed: &Costed) -> bool {
 }
 
 /// The work of a kernel of PyTorch by its name, such as `elementwise: mul`. The number of elements
-/// follows from the grid, up to the next multiple of [`ELEMENTS`]: it is compared, never priced.
+/// follows from the grid, up to the next multiple of [`ELEMENTS`]: it is compared, never used to compute a cost.
 fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
     let site = costed.run.sites.get(id.idx())?;
     let (kernel, decoded) = (

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::gap::{EnclosingRanges, operators_around, operators_around_captures};
-use super::{Answer, Entry, FactTable, Subject, fact};
+use super::{Answer, Entry, FactTable, Subject, fact, word};
 use crate::correlate::{GapCause, Run};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
@@ -322,32 +322,32 @@ impl Union {
     }
 }
 
-fn memory(kind: MemoryKind) -> &'static str {
-    match kind {
-        MemoryKind::Pageable => "pageable",
-        MemoryKind::Pinned => "pinned",
-        MemoryKind::Device => "device",
-        MemoryKind::Managed => "managed",
-        MemoryKind::Array => "array",
-        MemoryKind::Unknown => "unknown",
-    }
-}
+/// The kinds of memory that a file can state, with their words in rules.
+pub(super) const MEMORIES: [(MemoryKind, &str); 5] = [
+    (MemoryKind::Pageable, "pageable"),
+    (MemoryKind::Pinned, "pinned"),
+    (MemoryKind::Managed, "managed"),
+    (MemoryKind::Device, "device"),
+    (MemoryKind::Array, "array"),
+];
 
-fn direction(kind: CopyKind) -> &'static str {
-    match kind {
-        CopyKind::HtoD => "host_to_device",
-        CopyKind::DtoH => "device_to_host",
-        CopyKind::DtoD => "device_to_device",
-        CopyKind::HtoH => "host_to_host",
-        CopyKind::PtoP => "peer_to_peer",
-        CopyKind::Other => "other",
-    }
-}
+/// The directions of copies with their words in rules.
+pub(super) const DIRECTIONS: [(CopyKind, &str); 6] = [
+    (CopyKind::HtoD, "host_to_device"),
+    (CopyKind::DtoH, "device_to_host"),
+    (CopyKind::DtoD, "device_to_device"),
+    (CopyKind::HtoH, "host_to_host"),
+    (CopyKind::PtoP, "peer_to_peer"),
+    (CopyKind::Other, "other"),
+];
 
 impl CopyGroup {
     /// A description such as `host to device copies from pageable memory`.
     pub(super) fn place(&self) -> String {
-        let kind = direction(self.kind).replace('_', " ");
+        let kind = word(&DIRECTIONS, self.kind)
+            .unwrap_or_default()
+            .replace('_', " ");
+        let memory = |kind| word(&MEMORIES, kind).unwrap_or("unknown");
         match self.kind {
             CopyKind::HtoD => format!("{kind} copies from {} memory", memory(self.src)),
             CopyKind::DtoH => format!("{kind} copies to {} memory", memory(self.dst)),
@@ -381,7 +381,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         &[],
         NOTHING,
         "`host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer` or `other`",
-        |c| Answer::word(direction(c.group.kind))
+        |c| Answer::maybe_word(word(&DIRECTIONS, c.group.kind))
     ),
     fact!(
         "copy.host_memory",
@@ -393,8 +393,7 @@ pub(super) const ENTRIES: &[Entry<Copies>] = &[
         |c| {
             match c.group.host_side() {
                 None => Answer::DoesNotApply,
-                Some(MemoryKind::Unknown) => Answer::Absent,
-                Some(kind) => Answer::word(memory(kind)),
+                Some(kind) => Answer::maybe_word(word(&MEMORIES, kind)),
             }
         }
     ),

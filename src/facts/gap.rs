@@ -21,7 +21,8 @@ mod host_time;
 mod loader;
 
 use first_shapes::FirstShapes;
-use loader::{Loader, LoaderRanges};
+pub(super) use loader::Loader;
+use loader::LoaderRanges;
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]

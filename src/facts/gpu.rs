@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Entry, FactTable, Subject, Value, fact};
+use super::{Answer, Entry, FactTable, Subject, Value, fact, word};
 use crate::base::DType;
 use crate::gpu::calibration::{self, Reachable};
+use crate::gpu::keys::VENDORS;
 use crate::gpu::{Gpu, How, Vendor};
 use crate::profile::Device;
 
@@ -101,10 +102,7 @@ pub(super) const ENTRIES: &[Entry<Gpus>] = &[
         |t| Answer::maybe_word(known(t).map(|g| g.name.as_str()))
     ),
     fact!("gpu.vendor", Str, "", &[], GPU, "`nvidia` or `amd`", |t| {
-        Answer::maybe_word(known(t).map(|g| match g.vendor {
-            Vendor::Nvidia => "nvidia",
-            Vendor::Amd => "amd",
-        }))
+        Answer::maybe_word(known(t).and_then(|gpu| word(&VENDORS, gpu.vendor)))
     }),
     fact!(
         "gpu.cc",

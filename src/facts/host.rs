@@ -27,14 +27,14 @@ pub(super) struct Host {
     /// Blocking memsets of pinned or managed memory: calls, and host time in them.
     blocking_sets: u64,
     blocking_set_ns: f64,
-    trips: Trips,
+    round_trips: RoundTrips,
     /// Analysed calls that give device memory back to the driver; `None` if no calls were recorded.
     frees: Option<u64>,
 }
 
 /// Data copied to the host whose size comes straight back, and again and again.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Trips {
+struct RoundTrips {
     count: u64,
     bytes: f64,
     /// Copy time, both ways.
@@ -52,7 +52,7 @@ impl Host {
         };
         host.overhead_share = overhead_share(run, window);
         host.sets(run, window);
-        host.trips = trips(run, window);
+        host.round_trips = round_trips(run, window);
         host.frees = (run.profile.recorded.api_calls).then(|| frees(run, window));
         host
     }
@@ -174,9 +174,9 @@ fn overhead_share(run: &Run, window: Span) -> Option<f64> {
 }
 
 /// Smaller copies are read-backs of a number, not data.
-const TRIP_BYTES: u64 = 1024;
+const ROUND_TRIP_BYTES: u64 = 1024;
 /// Times one size must make the trip before it is a habit.
-const FEWEST_TRIPS: u64 = 3;
+const FEWEST_ROUND_TRIPS: u64 = 3;
 
 /// Copies of one size on one device.
 #[derive(Debug, Clone, Copy, Default)]
@@ -189,13 +189,13 @@ struct Size {
     ns: f64,
 }
 
-/// A trip is a copy to the host that the next copy of the same size to the device answers. A size
+/// A round trip is a copy to the host that the next copy of the same size to the device answers. A size
 /// counts when most of its copies in both directions are part of one: equal sizes happen.
-fn trips(run: &Run, window: Span) -> Trips {
+fn round_trips(run: &Run, window: Span) -> RoundTrips {
     let copies = run.profile.copies.iter().zip(&run.window.copies);
     let mut order: Vec<_> = (copies.filter(|(_, analysed)| **analysed))
         .map(|(copy, _)| copy)
-        .filter(|c| c.bytes >= TRIP_BYTES && overlaps(c.span, window))
+        .filter(|c| c.bytes >= ROUND_TRIP_BYTES && overlaps(c.span, window))
         .filter(|c| matches!(c.kind, CopyKind::HtoD | CopyKind::DtoH))
         .collect();
     order.sort_by_key(|c| (c.span.start, c.span.end));
@@ -216,10 +216,10 @@ fn trips(run: &Run, window: Span) -> Trips {
             }
         }
     }
-    let mut sum = Trips::default();
+    let mut sum = RoundTrips::default();
     for ((_, _, bytes), size) in sizes {
         let mostly = |copies: u64| size.trips.saturating_mul(2) > copies;
-        if size.trips >= FEWEST_TRIPS && mostly(size.down) && mostly(size.up) {
+        if size.trips >= FEWEST_ROUND_TRIPS && mostly(size.down) && mostly(size.up) {
             sum.count += size.trips;
             sum.bytes += size.trips as f64 * bytes as f64;
             sum.ns += size.ns;
@@ -311,7 +311,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Copies to the host of 1 KiB or more that a copy of the same size to the device followed, for sizes that do so as a rule and three times at least",
-        |t| Answer::int(t.host.trips.count)
+        |t| Answer::int(t.host.round_trips.count)
     ),
     fact!(
         "run.round_trip_bytes",
@@ -320,7 +320,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Bytes copied in `run.round_trips`, counted one way",
-        |t| Answer::double(t.host.trips.bytes)
+        |t| Answer::double(t.host.round_trips.bytes)
     ),
     fact!(
         "run.round_trip_ns",
@@ -329,7 +329,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         &[],
         NOTHING,
         "Copy time of the sizes of `run.round_trips`, both ways",
-        |t| Answer::double(t.host.trips.ns)
+        |t| Answer::double(t.host.round_trips.ns)
     ),
 ];
 
@@ -384,7 +384,7 @@ mod tests {
     fn what_comes_back_has_made_a_trip() {
         use CopyKind::{DtoH, HtoD};
         let there_and_back = [(DtoH, 4096), (HtoD, 4096)].repeat(3);
-        let found = trips(&copying(&there_and_back), WINDOW);
+        let found = round_trips(&copying(&there_and_back), WINDOW);
         assert_eq!((found.count, found.bytes, found.ns), (3, 12_288.0, 30.0));
     }
 
@@ -394,11 +394,17 @@ mod tests {
         // Batches going up, and results of the same size going down from time to time.
         let mut batches = vec![(HtoD, 4096); 20];
         batches.extend([(DtoH, 4096), (HtoD, 4096)].repeat(3));
-        assert_eq!(trips(&copying(&batches), WINDOW), Trips::default());
+        assert_eq!(
+            round_trips(&copying(&batches), WINDOW),
+            RoundTrips::default()
+        );
         let twice = [(DtoH, 4096), (HtoD, 4096)].repeat(2);
-        assert_eq!(trips(&copying(&twice), WINDOW), Trips::default());
+        assert_eq!(round_trips(&copying(&twice), WINDOW), RoundTrips::default());
         let numbers = [(DtoH, 4), (HtoD, 4)].repeat(9);
-        assert_eq!(trips(&copying(&numbers), WINDOW), Trips::default());
+        assert_eq!(
+            round_trips(&copying(&numbers), WINDOW),
+            RoundTrips::default()
+        );
     }
 
     #[test]

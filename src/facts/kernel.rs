@@ -86,20 +86,20 @@ impl KernelScope<'_> {
         let threads = self.config.threads();
         let warps = threads.div_ceil(u64::from(gpu.warp_size())).max(1);
         let max_warps = u64::from(gpu.max_warps_per_sm()?);
-        let mut least = (u64::from(gpu.max_blocks_per_sm?), "blocks");
+        let mut least = (u64::from(gpu.max_blocks_per_sm?), BLOCKS);
         let mut limit = |blocks: u64, by: &'static str| {
             if blocks < least.0 {
                 least = (blocks, by);
             }
         };
-        limit(max_warps / warps, "warps");
+        limit(max_warps / warps, WARPS);
         if let (Some(per_sm), Some(per_thread)) = (gpu.registers_per_sm, self.config.registers) {
             let schedulers = u64::from(gpu.warp_schedulers.unwrap_or(4)).max(1);
             // Registers are allocated per warp, in units of 256, within a scheduler's quarter of the
             // SM.
             let per_warp = (u64::from(per_thread) * u64::from(gpu.warp_size())).div_ceil(256) * 256;
             if let Some(per_scheduler) = (u64::from(per_sm) / schedulers).checked_div(per_warp) {
-                limit(per_scheduler * schedulers / warps, "registers");
+                limit(per_scheduler * schedulers / warps, REGISTERS);
             }
         }
         if let Some(per_sm) = gpu.shared_per_sm {
@@ -113,7 +113,7 @@ impl KernelScope<'_> {
                 + u64::from(self.config.dynamic_shared.unwrap_or(0))
                 + reserved;
             if let Some(fit) = u64::from(per_sm).checked_div(per_block) {
-                limit(fit, "shared_memory");
+                limit(fit, SHARED_MEMORY);
             }
         }
         Some(least).filter(|&(blocks, _)| blocks > 0)
@@ -149,10 +149,17 @@ impl KernelScope<'_> {
     }
 }
 
-const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
+const BLOCKS: &str = "blocks";
+const WARPS: &str = "warps";
+const REGISTERS: &str = "registers";
+const SHARED_MEMORY: &str = "shared_memory";
 
-/// The fewest calls of which one surely did not wait for other ranks.
-const ENOUGH_CALLS: u64 = 5;
+/// The values of `kernel.occupancy_limit`.
+pub(super) const OCCUPANCY_LIMITS: [&str; 4] = [BLOCKS, WARPS, REGISTERS, SHARED_MEMORY];
+
+/// Equal calls of a collective from which the fastest is taken as the transfer: of fewer, each may have waited
+/// for another rank.
+pub const ENOUGH_CALLS: u64 = 5;
 
 /// The shortest time that one execution of a collective is known to need, in ns, and the number of calls
 /// among which it is the shortest.
@@ -256,8 +263,8 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "`kernel.transfer_ns`, or 0 where it rests on fewer than 5 calls: each of so few may have waited for other ranks",
         |k| {
             let (ns, calls) = transfer(k);
-            let sure = if calls >= ENOUGH_CALLS { ns } else { 0 };
-            Answer::double(sure as f64 * f64::from(k.kernel.count))
+            let known = if calls >= ENOUGH_CALLS { ns } else { 0 };
+            Answer::double(known as f64 * f64::from(k.kernel.count))
         }
     ),
     fact!(
@@ -344,7 +351,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = &[
         "kernel.tensor_core",
         Bool,
         "",
-        MATH,
+        Family::MATH,
         KERNEL_NAME,
         "It runs on Tensor Cores",
         |k| match k.name.tensor_core {

@@ -7,8 +7,6 @@ use super::{Answer, Entry, fact};
 use crate::correlate::{OpArgs, Tensor};
 use crate::cost::Family;
 
-const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
-
 /// The main kernel of a site: the longest that is not a helper.
 fn main_kernel<'a>(site: &SiteScope<'a>) -> Option<KernelScope<'a>> {
     let decoded = site.decoded();
@@ -56,7 +54,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "site.align",
         Int,
         "elements",
-        MATH,
+        Family::MATH,
         NOTHING,
         "Element alignment its main kernel was built for; silent for names that carry none",
         |s| {

@@ -210,7 +210,6 @@ struct ConvDims {
 const GEMM: &[Family] = &[Family::Gemm];
 const CONV: &[Family] = &[Family::Conv];
 const ATTENTION: &[Family] = &[Family::Attention];
-const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
 const ROWS: &[Family] = &[Family::Softmax, Family::Norm, Family::Loss];
 
 pub(super) const ENTRIES: &[Entry<Sites>] = &[
@@ -452,7 +451,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = &[
         "site.tensor_core",
         Bool,
         "",
-        MATH,
+        Family::MATH,
         KERNEL_NAME,
         "It runs on Tensor Cores",
         |s| match s.cost.tensor_core {

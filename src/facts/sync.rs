@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::gap::operators_around;
 use super::run::Runs;
 use super::{Answer, Entry, fact};
+use crate::base::statistics::median;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, RangeKind, Span, StrId,
@@ -56,7 +57,7 @@ impl Waits {
             .into_iter()
             .max_by_key(|(thread, waits)| (total(waits), std::cmp::Reverse(*thread)))
             .unwrap_or((ThreadId(0), Vec::new()));
-        let analysed = analysed_ns(run, window);
+        let analysed = host_window_ns(run, window);
         let mut found = Waits {
             calls: waits.len() as u64,
             ns: total(&waits) as f64,
@@ -96,13 +97,14 @@ fn total(waits: &[Wait]) -> i64 {
 /// Median size of the copies of most of the waits.
 fn median_bytes(waits: &[Wait]) -> Option<f64> {
     let mut bytes: Vec<u64> = waits.iter().filter_map(|wait| Some(wait.copy?.1)).collect();
-    bytes.sort_unstable();
     let known = bytes.len() * 2 > waits.len();
-    let median = bytes.get(bytes.len() / 2).copied();
-    median.filter(|_| known).map(|bytes| bytes as f64)
+    let median = median(&mut bytes).filter(|_| known);
+    median.map(|bytes| bytes as f64)
 }
 
-fn analysed_ns(run: &Run, window: Span) -> i64 {
+/// Length of the window without the excluded time, in ns. Host time does not depend on which devices
+/// were analysed, as [`Run::analysed_ns`] does.
+fn host_window_ns(run: &Run, window: Span) -> i64 {
     let mut excluded: Vec<Span> = run.window.excluded.iter().map(|e| e.span).collect();
     excluded.sort_unstable();
     let (mut sum, mut until) = (0_i64, window.start);

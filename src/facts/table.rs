@@ -183,14 +183,14 @@ impl<'a> FactTable<'a> {
     }
 
     /// All members of one kind, in a fixed order.
-    pub fn members(&self, over: MemberKind) -> Vec<Member> {
+    pub fn members(&self, kind: MemberKind) -> Vec<Member> {
         fn rows(count: usize, wrap: fn(u32) -> Member) -> Vec<Member> {
             (0..u32::try_from(count).unwrap_or(u32::MAX))
                 .map(wrap)
                 .collect()
         }
         let run = &self.costed.run;
-        match over {
+        match kind {
             MemberKind::Run => vec![Member::Run],
             MemberKind::Step => rows(run.steps.len(), Member::Step),
             MemberKind::Layer => rows(self.layers.len(), Member::Layer)
@@ -250,16 +250,16 @@ impl<'a> FactTable<'a> {
 
     /// The part of the run that a member covers, with its location for display.
     pub fn affected(&self, member: Member) -> AffectedTime {
-        self.find_stake(member, true).unwrap_or_default()
+        self.affected_time(member, true).unwrap_or_default()
     }
 
     /// Like [`affected`](Self::affected), without the location, which is expensive for thousands of
     /// members.
     pub fn affected_without_place(&self, member: Member) -> AffectedTime {
-        self.find_stake(member, false).unwrap_or_default()
+        self.affected_time(member, false).unwrap_or_default()
     }
 
-    fn find_stake(&self, member: Member, placed: bool) -> Option<AffectedTime> {
+    fn affected_time(&self, member: Member, placed: bool) -> Option<AffectedTime> {
         let run = &self.costed.run;
         Some(match member {
             Member::Run => AffectedTime {
@@ -285,7 +285,7 @@ impl<'a> FactTable<'a> {
                     .map(SiteId::new)
                     .filter(|id| self.layer_of(*id).is_some_and(|l| std::ptr::eq(l, sums)))
                     .filter(|id| !self.is_search(*id))
-                    .filter_map(|id| self.site_stake(id, None))
+                    .filter_map(|id| self.affected_site(id, None))
                     .collect();
                 AffectedTime {
                     sites,
@@ -305,7 +305,7 @@ impl<'a> FactTable<'a> {
                 let (place, layer) = self.whereabouts(id, placed);
                 AffectedTime {
                     uncounted: self.is_search(id),
-                    sites: self.site_stake(id, None).into_iter().collect(),
+                    sites: self.affected_site(id, None).into_iter().collect(),
                     launch_ns: self.launch_ns(id),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
@@ -317,14 +317,14 @@ impl<'a> FactTable<'a> {
             Member::Kernel(id, row) => {
                 let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
                 let (place, layer) = self.whereabouts(id, placed);
-                let stake = self.site_stake(id, Some(kernel.time_ns as f64));
-                let stake = stake.map(|stake| AffectedSite {
+                let part = self.affected_site(id, Some(kernel.time_ns as f64));
+                let part = part.map(|part| AffectedSite {
                     exposed_share: kernel.exposed_ns as f64 / (kernel.time_ns as f64).max(1.0),
-                    ..stake
+                    ..part
                 });
                 AffectedTime {
                     uncounted: self.is_search(id),
-                    sites: stake.into_iter().collect(),
+                    sites: part.into_iter().collect(),
                     launch_ns: self.kernel_launch_ns(id, kernel.count),
                     calls: u64::from(kernel.count),
                     time_ns: kernel.time_ns as f64,
@@ -335,15 +335,15 @@ impl<'a> FactTable<'a> {
             }
             Member::Chain(i) => {
                 let chain = self.chains.get(i as usize)?;
-                let stakes = |sites: &BTreeMap<SiteId, f64>| {
+                let sites_of = |sites: &BTreeMap<SiteId, f64>| {
                     let counted = sites.iter().filter(|(id, _)| !self.is_search(**id));
-                    let stakes = counted.filter_map(|(id, ns)| {
-                        let mut affected = self.site_stake(*id, Some(*ns))?;
+                    let sites_of = counted.filter_map(|(id, ns)| {
+                        let mut affected = self.affected_site(*id, Some(*ns))?;
                         // A fused operator may be faster than the reachable time of its parts.
                         affected.floor_ns = 0.0;
                         Some(affected)
                     });
-                    stakes.collect()
+                    sites_of.collect()
                 };
                 let place = if chain.layer.is_empty() {
                     format!("{} ({})", chain.ops, chain.direction.name())
@@ -367,8 +367,8 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     launch_ns: launches.sum(),
                     uncounted: chain.sites.keys().all(|id| self.is_search(*id)),
-                    sites: stakes(&chain.sites),
-                    backward: stakes(&chain.backward),
+                    sites: sites_of(&chain.sites),
+                    backward: sites_of(&chain.backward),
                     calls: chain.count,
                     time_ns: chain.time_ns,
                     place,
@@ -421,7 +421,7 @@ impl<'a> FactTable<'a> {
     }
 
     /// The part of a site in an [`AffectedTime`]; `part_ns` if only some of its time is affected.
-    fn site_stake(&self, id: SiteId, part_ns: Option<f64>) -> Option<AffectedSite> {
+    fn affected_site(&self, id: SiteId, part_ns: Option<f64>) -> Option<AffectedSite> {
         let site = self.costed.run.sites.get(id.idx())?;
         let whole = site.time_ns as f64;
         let time_ns = part_ns.unwrap_or(whole).min(whole);

@@ -216,7 +216,7 @@ pub fn check_built_in() -> (Vec<Calibration>, Complaints) {
 pub fn parse_source(source: &std::sync::Arc<Source>) -> Result<Calibration, Complaints> {
     let complaints = Complaints::new();
     let read = parse(source, &complaints);
-    match read.filter(|_| !complaints.has_errors()) {
+    match read.filter(|_| complaints.is_empty()) {
         Some(calibration) => Ok(calibration),
         None => Err(complaints),
     }

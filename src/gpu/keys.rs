@@ -7,7 +7,8 @@ use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, objec
 use crate::base::toml::{At, Item, Table};
 use crate::base::{DType, suggest};
 
-pub(super) const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
+/// Every vendor with its word in files and facts.
+pub(crate) const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
 
 pub(super) const TEXT: Shape = Shape::Text(0, 2_000);
 const TEXTS: Shape = Shape::List(&TEXT, 1_000);

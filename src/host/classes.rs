@@ -111,7 +111,7 @@ impl Classes {
                 Err(complaint) => complaints.push(complaint),
             }
         }
-        if complaints.has_errors() {
+        if !complaints.is_empty() {
             return Err(complaints);
         }
         all.extend(BUILT_IN.0.iter().cloned());

@@ -31,7 +31,7 @@ pub(super) fn join(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Part>) {
     let joined = kept.into_iter().map(|(mut finding, also)| {
         if !also.is_empty() {
             finding.message.push_str(" The same change takes care of ");
-            finding.message.push_str(&text::all(&also));
+            finding.message.push_str(&text::list(&also));
             finding.message.push('.');
         }
         finding

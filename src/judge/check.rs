@@ -15,7 +15,7 @@ pub struct KnownNames<'a> {
     /// Known facts, sorted by name.
     pub facts: &'a [Fact],
     /// Kind of member that the rule is evaluated on.
-    pub over: MemberKind,
+    pub kind: MemberKind,
     /// Params of the rule with their types.
     pub params: &'a BTreeMap<String, Type>,
     /// The checked lets; an expression may use all of them.
@@ -49,7 +49,7 @@ impl KnownNames<'_> {
                 .find(|(known, ..)| *known == name && self.found)
                 .map(|(known, ty, _)| (Name::Found(known), *ty)),
             _ => (self.fact(name))
-                .filter(|_| self.over.prefixes().contains(&prefix))
+                .filter(|_| self.kind.prefixes().contains(&prefix))
                 .map(|fact| (Name::Fact(fact.name), fact_type(fact.ty))),
         }
     }
@@ -75,7 +75,7 @@ impl KnownNames<'_> {
                 format!("unknown param `{param}`{near}")
             }
             Some(("found", _)) if FOUND.iter().any(|(known, ..)| *known == name) => {
-                format!("`{name}` does not exist yet: `found` is what `when` has picked")
+                format!("`{name}` does not exist yet: `found` is what `when` has matched")
             }
             Some(("found", _)) => {
                 let near = did_you_mean(name, FOUND.iter().map(|(known, ..)| *known));
@@ -86,11 +86,11 @@ impl KnownNames<'_> {
     }
 
     fn missing_fact(&self, name: &str) -> String {
-        let available = self.over.prefixes();
+        let available = self.kind.prefixes();
         if self.fact(name).is_some() {
             return format!(
                 "`{name}` is not available to a rule over {}; it has {}",
-                self.over.word(),
+                self.kind.word(),
                 available.join(", ")
             );
         }

@@ -4,56 +4,56 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput};
-use super::gather::FindingDraft;
-use super::order::Sure;
+use super::grouping::FindingDraft;
+use super::order::MinSaving;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
 use crate::facts::{Member, StepWeight, Totals};
 
-/// What findings surely save, best first, then severity, covered time, id and place.
-pub(super) fn by_sure_saving(
+/// The order by the lower end of the saving, largest first, then severity, covered time, id and place.
+pub(super) fn by_min_saving(
     rules: &[Rule],
     confidence: &[Confidence],
     totals: &Totals,
     a: &FindingDraft,
     b: &FindingDraft,
 ) -> Ordering {
-    let sure = |draft: &FindingDraft| sure(confidence, totals, draft);
+    let saving = |draft: &FindingDraft| min_saving(confidence, totals, draft);
     let id = |d: &FindingDraft| rules.get(d.rule).map(|r| r.id.as_str());
-    sure(a)
-        .compare(sure(b))
+    saving(a)
+        .compare(saving(b))
         .then(b.severity.cmp(&a.severity))
         .then(b.time_ns.total_cmp(&a.time_ns))
         .then_with(|| id(a).cmp(&id(b)))
         .then_with(|| a.place.cmp(&b.place))
 }
 
-fn sure(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> Sure {
-    // Without an estimate, behind all that have one; other things tell those apart.
+fn min_saving(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) -> MinSaving {
+    // Without an estimate, after all that have one.
     let Some(saving) = draft.saving else {
-        return Sure {
+        return MinSaving {
             wall: -1.0,
             own: -1.0,
         };
     };
     let own = saving.low * confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     let weight = match draft.kind {
-        SavingKind::Gpu => sure_weight(totals, draft).unwrap_or(1.0),
+        SavingKind::Gpu => min_weight(totals, draft).unwrap_or(1.0),
         SavingKind::Copy => {
             let weights = draft.matches.iter().filter_map(|m| m.affected.copy_weight);
             weights.map(|weight| weight.low).fold(1.0, f64::min)
         }
         SavingKind::Idle => 1.0,
     };
-    Sure {
+    MinSaving {
         wall: own * weight,
         own,
     }
 }
 
-/// The share of a draft's saving by which steps surely become shorter: the mean of its sites.
-fn sure_weight(totals: &Totals, draft: &FindingDraft) -> Option<f64> {
+/// The share of a draft's saving by which steps become shorter at least: the mean of its sites.
+fn min_weight(totals: &Totals, draft: &FindingDraft) -> Option<f64> {
     let (mut time, mut counts) = (0.0, 0.0);
     for affected in draft.matches.iter().flat_map(Match::all_sites) {
         time += affected.time_ns;
@@ -109,8 +109,8 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Claims what a finding surely saves in part; better findings must have come before. `replaces`:
-    /// whether the work goes away, so that its reachable time is no lower bound.
+    /// Claims the savings of the matches whose lower end is above 0; better findings must have claimed before.
+    /// `replaces`: whether the work goes away, so that its reachable time is no lower bound.
     pub(super) fn claim(&mut self, draft: &FindingDraft, replaces: bool) -> Option<Saving> {
         let saving = draft.saving?;
         let before = replaces.then(|| self.taken_before(draft));
@@ -134,9 +134,9 @@ impl<'a> Claims<'a> {
         })
     }
 
-    /// Adds to a finding's claim what it may save where it may as well save nothing; all findings must
-    /// have claimed the rest.
-    pub(super) fn claim_unsure(
+    /// Claims the savings of the matches whose lower end is 0; all findings must have claimed the others
+    /// before.
+    pub(super) fn claim_uncertain(
         &mut self,
         draft: &FindingDraft,
         replaces: bool,
@@ -300,8 +300,11 @@ impl<'a> Claims<'a> {
             };
             let site = self.site(affected.site, affected.time_ns);
             let of_site = site.whole - floor_ns - site.taken;
-            let of_stake = affected.time_ns - floor_ns;
-            let part = (wanted - taken.claimed).min(of_site).min(of_stake).max(0.0);
+            let of_member = affected.time_ns - floor_ns;
+            let part = (wanted - taken.claimed)
+                .min(of_site)
+                .min(of_member)
+                .max(0.0);
             site.taken += part;
             let weight = affected.step_weight.map(|weight| StepWeight {
                 low: weight.low * affected.exposed_share,

@@ -1,4 +1,4 @@
-//! Evaluates one rule on all members it is over.
+//! Evaluates rules on the members of one kind.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use crate::facts::{
     self, AffectedSite, AffectedTime, Fact, FactTable, Lookup, Member, MemberKind, Totals,
 };
 
-/// What rules are results on: members with facts, and the time each stands for.
+/// The input of rules: members with facts, and the time that each covers.
 ///
-/// The fact table of a run is one; tests have their own.
+/// The fact table of a run implements it; tests have their own.
 pub trait RuleInput: Sync {
     /// The fact table.
     fn facts(&self) -> &[Fact];
     /// Everything of one kind, in a fixed order.
-    fn members(&self, over: MemberKind) -> Vec<Member>;
+    fn members(&self, kind: MemberKind) -> Vec<Member>;
     /// The facts of one member.
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_>;
-    /// What one member stands for.
+    /// The time and the sites that one member covers.
     fn affected(&self, member: Member) -> AffectedTime;
-    /// The same, but it need not say where that is.
+    /// Like [`affected`](Self::affected), but the place may be missing.
     fn affected_without_place(&self, member: Member) -> AffectedTime {
         self.affected(member)
     }
-    /// The run's sums.
+    /// The sums over the run.
     fn totals(&self) -> Totals;
 }
 
@@ -37,8 +37,8 @@ impl RuleInput for FactTable<'_> {
         facts::all()
     }
 
-    fn members(&self, over: MemberKind) -> Vec<Member> {
-        FactTable::members(self, over)
+    fn members(&self, kind: MemberKind) -> Vec<Member> {
+        FactTable::members(self, kind)
     }
 
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_> {
@@ -58,12 +58,12 @@ impl RuleInput for FactTable<'_> {
     }
 }
 
-/// A member the condition picked.
+/// A member that meets the condition.
 #[derive(Debug, Clone)]
 pub(super) struct Match {
     pub(super) member: Member,
     pub(super) affected: AffectedTime,
-    /// Saving; `None` where it is not known.
+    /// The saving; `None` where it is unknown.
     pub(super) saving: Option<Range>,
 }
 
@@ -132,10 +132,10 @@ impl Faults {
     }
 }
 
-/// Members that could not be results, by the fact that was absent.
+/// Members that could not be evaluated, by the fact that was absent.
 pub(super) type Missing = BTreeMap<&'static str, Vec<Member>>;
 
-/// What a rule makes of a run, before anything is gathered.
+/// The matches of one rule in a run, before they are grouped into findings.
 #[derive(Debug, Default)]
 pub(super) struct RuleMatches {
     pub(super) matches: Vec<Match>,
@@ -144,14 +144,14 @@ pub(super) struct RuleMatches {
 }
 
 impl RuleMatches {
-    /// Judges the next member.
+    /// Evaluates the rule on the next member.
     fn member(&mut self, rule: &Rule, member: Member, facts: &dyn Lookup, input: &dyn RuleInput) {
         let context = EvalContext::new(facts, &rule.settings, &rule.lets, None);
         match context.selects(&rule.when) {
             Ok(false) => {}
             Ok(true) => {
                 let mut affected = input.affected(member);
-                // Time that does not count carries no advice, only remarks on the capture.
+                // Only rules about the capture report time that is excluded.
                 if affected.uncounted && !is_profile(rule) {
                     return;
                 }
@@ -174,13 +174,13 @@ impl RuleMatches {
         }
     }
 
-    /// Adds what was made of the members behind these.
-    fn append(&mut self, behind: RuleMatches) {
-        self.matches.extend(behind.matches);
-        for (fact, members) in behind.missing {
+    /// Appends the results of the members that follow.
+    fn append(&mut self, next: RuleMatches) {
+        self.matches.extend(next.matches);
+        for (fact, members) in next.missing {
             self.missing.entry(fact).or_default().extend(members);
         }
-        for (message, count) in behind.faults.0 {
+        for (message, count) in next.faults.0 {
             self.faults.add_many(message, count);
         }
     }
@@ -199,13 +199,14 @@ impl RuleMatches {
     }
 }
 
-/// Judges every member of one kind by the rules over that kind: what each rule makes of them.
+/// Evaluates every member of one kind with the rules for that kind. Returns the matches of each rule.
 pub(super) fn evaluate(
     rules: &[&Rule],
     members: &[Member],
     input: &dyn RuleInput,
 ) -> Vec<RuleMatches> {
-    /// Members that one thread judges. Who is results with whom decides which messages are kept apart.
+    /// Members that one thread evaluates. The number is fixed: failures are counted per chunk, so the size
+    /// decides which messages are kept.
     const PIECE: usize = 64;
     let none = || rules.iter().map(|_| RuleMatches::default()).collect();
     let pieces = members.par_chunks(PIECE).map(|members| {
@@ -218,7 +219,7 @@ pub(super) fn evaluate(
         }
         results
     });
-    // In order of the members, however the work was shared out.
+    // In the order of the members, whichever thread was first.
     let pieces: Vec<Vec<RuleMatches>> = pieces.collect();
     pieces.into_iter().fold(none(), |mut all, piece| {
         for (all, piece) in all.iter_mut().zip(piece) {
@@ -228,7 +229,7 @@ pub(super) fn evaluate(
     })
 }
 
-/// The idle time that a picked member saves by the launches that go away.
+/// The idle time that a matching member saves by the launches that the advice removes.
 fn launch_saving(
     rule: &Rule,
     affected: &AffectedTime,
@@ -265,12 +266,12 @@ pub(super) fn number(
     }
 }
 
-/// The saving of a picked member. Without it the finding still stands, so only faults are noted.
+/// The saving of a matching member. Without it the finding still stands, so only faults are noted.
 pub(super) fn saving(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<Range> {
     let mut end = |key: &str, expr: &Expr| number(key, expr, context, faults);
     let high = end("saving_ns", rule.saving_ns.as_ref()?)?;
     let low = match &rule.saving_low_ns {
-        // A lower end that is not known is none.
+        // An unknown lower end counts as 0.
         Some(expr) => end("saving_low_ns", expr).unwrap_or(0.0).min(high),
         None => high * rule.min_fraction(),
     };

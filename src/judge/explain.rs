@@ -115,14 +115,14 @@ fn conditions(page: &mut String, rule: &Rule) {
         let _ = writeln!(page, "{:<10} = {}", named.name, named.expr.source.trim());
     }
     let _ = writeln!(page, "```\n");
-    let gathered = match rule.group_by {
-        Some(gather) => format!(
+    let grouped = match rule.group_by {
+        Some(group_by) => format!(
             "All members it selects in a {} form one finding.",
-            gather.word()
+            group_by.word()
         ),
         None => "Members of the same place form one finding.".to_owned(),
     };
-    let _ = writeln!(page, "{gathered}\n");
+    let _ = writeln!(page, "{grouped}\n");
 }
 
 fn params(page: &mut String, rule: &Rule) {

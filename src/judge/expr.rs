@@ -33,7 +33,7 @@ pub const FOUND: &[(&str, Type, &str)] = &[
         Type::DOUBLE,
         "their exposed copy time as a share of the window",
     ),
-    ("found.count", Type::INT, "members the condition picked"),
+    ("found.count", Type::INT, "members that meet the condition"),
     (
         "found.exposed_ns",
         Type::DOUBLE,

@@ -40,13 +40,13 @@ pub const KEYS: &[Key] = keys! {
     required "title": Shape::Line(MAX_TITLE),
     /// `note`, `warning` or `error`: how bad; the saving says how much
     required "severity": Shape::Word(severities),
-    /// `low`, `medium` or `high`: how sure
+    /// `low`, `medium` or `high`: how likely it is that a finding is right
     required "confidence": Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
     /// what is examined: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`
     required "for_each": Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
-    /// the condition that picks members
+    /// the condition that a member must meet
     required "when": EXPRESSION,
-    /// make one finding per `run`, `layer` or `rank`; else members of one place are one finding
+    /// make one finding per `run`, `layer`, `rank`, `kernel` or `change`; else members of one place are one finding
     "group_by": Shape::Word(|| GroupBy::ALL.map(|(_, word)| word).into()),
     /// condition on `found.NAME` that a finding must meet
     "require": EXPRESSION,
@@ -66,7 +66,7 @@ pub const KEYS: &[Key] = keys! {
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
     /// `true`: the advice removes or replaces the work it covers; other findings on that work are dropped
     "replaces_work": Shape::Yes,
-    /// vaguer rules this one silences on the same subject
+    /// less specific rules whose findings on the same subject this one removes
     "supersedes": RULES,
     /// rules whose findings on the same subject make this one pointless
     "unless": RULES,

@@ -74,7 +74,7 @@ pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
         let relative = path.file_name().map_or(path, Path::new);
         take(path, relative, &mut files, &complaints);
     }
-    if complaints.has_errors() {
+    if !complaints.is_empty() {
         Err(complaints)
     } else {
         Ok(files)

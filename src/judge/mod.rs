@@ -20,7 +20,7 @@ pub mod evidence;
 mod examples;
 pub mod explain;
 pub mod expr;
-mod gather;
+mod grouping;
 pub mod keys;
 pub mod load;
 pub(crate) mod order;
@@ -48,24 +48,24 @@ pub use rule_tests::{TestOutcome, TestResult, run_tests};
 pub use scaffold::scaffold;
 pub use why::why;
 
-/// Evaluates every rule on every member of its kind and resolves the results into one verdict. The
+/// Evaluates every rule on every member of its kind and resolves the results into one results. The
 /// verdict does not depend on the number of threads.
-pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> Verdict {
+pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> RuleResults {
     let rules = rules.rules();
-    let kinds = MemberKind::ALL.par_iter().map(|(over, _)| {
+    let kinds = MemberKind::ALL.par_iter().map(|(kind, _)| {
         let (places, rules): (Vec<usize>, Vec<&Rule>) = (rules.iter().enumerate())
-            .filter(|(_, rule)| rule.for_each == *over)
+            .filter(|(_, rule)| rule.for_each == *kind)
             .unzip();
         if rules.is_empty() {
             return Vec::new();
         }
-        let judged = evaluate::evaluate(&rules, &input.members(*over), input);
-        places.into_iter().zip(judged).collect()
+        let matches = evaluate::evaluate(&rules, &input.members(*kind), input);
+        places.into_iter().zip(matches).collect()
     });
     let kinds: Vec<Vec<_>> = kinds.collect();
     let in_order: BTreeMap<usize, _> = kinds.into_iter().flatten().collect();
-    let judged = in_order.into_values().collect();
-    resolve::resolve(rules, judged, input)
+    let matches = in_order.into_values().collect();
+    resolve::resolve(rules, matches, input)
 }
 
 /// How serious a finding is, as the rule file states it (or `error` by `error_when`).
@@ -146,7 +146,7 @@ fn word_of<T: PartialEq>(words: &[(T, &'static str)], of: T) -> &'static str {
 
 /// All findings about a run, and what could not be evaluated.
 #[derive(Debug, Clone, Default)]
-pub struct Verdict {
+pub struct RuleResults {
     /// Findings at or above [`FLOOR`], in report order: largest expected saving first.
     pub findings: Vec<Finding>,
     /// Findings below [`FLOOR`], in the same order.
@@ -155,12 +155,12 @@ pub struct Verdict {
     pub capture: Vec<Finding>,
     /// Facts that were not recorded, with the rules they would have allowed to run, most GPU time
     /// first.
-    pub not_judged: Vec<NotJudged>,
+    pub skipped: Vec<MissingFact>,
     /// Rules that failed while they were evaluated; the report shows them.
     pub faults: Vec<Fault>,
     /// Findings that `supersedes`, `unless`, `vetoes` or contradicting advice removed, shown by
     /// `-v` and `--why`.
-    pub silenced: Vec<Silenced>,
+    pub dropped: Vec<DroppedFinding>,
     /// Number of rules that were evaluated.
     pub rules_run: usize,
 }
@@ -274,7 +274,7 @@ pub enum SavingKind {
 
 /// A fact that was not recorded, with the rules that were skipped because of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct NotJudged {
+pub struct MissingFact {
     /// Name of the fact.
     pub fact: String,
     /// How to record it, from the fact table.
@@ -301,7 +301,7 @@ pub struct Fault {
 
 /// A finding that was dropped because of another rule.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Silenced {
+pub struct DroppedFinding {
     /// Id of the rule whose finding was dropped.
     pub rule: String,
     /// Id of the rule that caused it.

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use super::{Confidence, SavingKind};
 use crate::facts::Totals;
 
-/// The part of idle time, or of work without an estimate, that counts when findings are ranked, where
-/// nothing is surely saved: what takes half of the time precedes a sure saving of 1 %.
-const UNSURE: f64 = 0.1;
+/// The part of idle time, or of work without an estimate, that counts when findings are ranked and the lower end
+/// of the saving is 0 or unknown: what takes half of the time ranks before a saving of at least 1 %.
+const UNCERTAIN: f64 = 0.1;
 
 /// What the order of findings depends on besides the findings.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) struct Standing {
     pub(crate) devices: u64,
 }
 
-/// What counts of a finding. Times in ns, summed over the window and the devices.
+/// The figures of a finding that decide its position. Times in ns, summed over the window and the devices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
     /// What the finding would save; `None` without an estimate.
@@ -36,7 +36,7 @@ pub(crate) struct CountedSaving {
     pub(crate) kind: SavingKind,
     pub(crate) low_ns: f64,
     pub(crate) high_ns: f64,
-    /// Wall time that is surely saved on each device, in ns; `None` where it is unknown.
+    /// Lower end of the wall time saved on each device, in ns; `None` where it is unknown.
     pub(crate) wall_low_ns: Option<f64>,
 }
 
@@ -44,44 +44,46 @@ pub(crate) struct CountedSaving {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     tier: u8,
-    sure: Sure,
+    saving: MinSaving,
 }
 
-/// What a finding surely saves: the lower end of its saving times its confidence, in ns of wall time
-/// where that is known, and in ns of its own kind of time.
+/// The lower end of the saving of a finding times its confidence: in ns of wall time where that is known, and in
+/// ns of its own kind of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Sure {
+pub(super) struct MinSaving {
     pub(super) wall: f64,
     pub(super) own: f64,
 }
 
-impl Sure {
+impl MinSaving {
     /// The larger saving first.
-    pub(super) fn compare(self, other: Sure) -> Ordering {
+    pub(super) fn compare(self, other: MinSaving) -> Ordering {
         let wall = other.wall.total_cmp(&self.wall);
         wall.then(other.own.total_cmp(&self.own))
     }
 }
 
 impl Place {
-    /// The place of a finding: by what it surely saves, in wall time where that is known; where the host
-    /// limits the steps, idle time goes first. Idle time of which nothing is surely saved and work
-    /// without an estimate count by a part of their time. Then come findings that may save nothing, and
+    /// The position of a finding: by the lower end of its saving, in wall time where that is known; where the host
+    /// limits the steps, idle time goes first. Idle time whose saving has the lower end 0 and work without an
+    /// estimate count by a part of their time. Then come other findings whose saving has the lower end 0, and
     /// those about the whole run without an estimate.
     pub(crate) fn of(finding: &Counted, standing: &Standing) -> Place {
         let host_bound = Totals::is_host_bound(standing.step_weight);
         let devices = standing.devices.max(1) as f64;
-        let unsure = |ns: f64| UNSURE * ns / devices;
+        let uncertain = |ns: f64| UNCERTAIN * ns / devices;
         let (tier, wall, own) = match finding.saving {
             Some(s) if s.low_ns > 0.0 => {
                 let own = s.low_ns / devices;
                 let tier = u8::from(host_bound && s.kind == SavingKind::Gpu);
                 (tier, s.wall_low_ns.unwrap_or(own), own)
             }
-            Some(s) if s.kind == SavingKind::Idle => (0, unsure(s.high_ns), unsure(s.high_ns)),
+            Some(s) if s.kind == SavingKind::Idle => {
+                (0, uncertain(s.high_ns), uncertain(s.high_ns))
+            }
             Some(_) => (2, 0.0, 0.0),
             None if finding.is_about_work => {
-                let own = unsure(finding.time_ns);
+                let own = uncertain(finding.time_ns);
                 let weight = standing.step_weight.unwrap_or(1.0);
                 (u8::from(host_bound), own * weight, own)
             }
@@ -90,7 +92,7 @@ impl Place {
         let confidence = finding.confidence.weight();
         Place {
             tier,
-            sure: Sure {
+            saving: MinSaving {
                 wall: wall * confidence,
                 own: own * confidence,
             },
@@ -100,6 +102,6 @@ impl Place {
     /// The better finding first.
     pub(crate) fn compare(self, other: Place) -> Ordering {
         let by_tier = self.tier.cmp(&other.tier);
-        by_tier.then_with(|| self.sure.compare(other.sure))
+        by_tier.then_with(|| self.saving.compare(other.saving))
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> 
         complaints: &own,
     };
     let rule = reader.read();
-    let failed = own.has_errors();
+    let failed = !own.is_empty();
     for complaint in own.sorted() {
         complaints.push(complaint);
     }
@@ -61,7 +61,7 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     fn read(self) -> Option<Rule> {
         let document = toml::parse(&self.file.source, self.complaints);
-        let unreadable = self.complaints.has_errors();
+        let unreadable = !self.complaints.is_empty();
         if let Some(why) = check_id(&self.file.id) {
             let title = "this path gives no rule id";
             let complaint = Complaint::about_file(&self.file.source.name, title, why);
@@ -92,7 +92,7 @@ impl Reader<'_> {
         let words = self.words(&root, for_each, &types);
         let tests = self.cases(&root, for_each, &params);
         let (words, lets, broken) = words;
-        if broken.is_empty() && !self.complaints.has_errors() {
+        if broken.is_empty() && self.complaints.is_empty() {
             self.unused(&root, &words, &params, &lets);
         }
         let settings = params
@@ -202,13 +202,13 @@ impl Reader<'_> {
     fn words(
         &self,
         root: &Table<'_>,
-        over: MemberKind,
+        kind: MemberKind,
         params: &BTreeMap<String, Type>,
     ) -> (Words, Vec<Let>, BTreeSet<String>) {
-        let (lets, broken) = self.lets(root, over, params);
+        let (lets, broken) = self.lets(root, kind, params);
         let early = KnownNames {
             facts: self.facts,
-            over,
+            kind,
             params,
             lets: &lets,
             broken: &broken,
@@ -256,7 +256,7 @@ impl Reader<'_> {
             root.complain(
                 text.span.clone(),
                 title,
-                "`found` is what `when` has picked",
+                "`found` is what `when` has matched",
             );
             return None;
         }
@@ -374,7 +374,7 @@ impl Reader<'_> {
     fn lets(
         &self,
         root: &Table<'_>,
-        over: MemberKind,
+        kind: MemberKind,
         params: &BTreeMap<String, Type>,
     ) -> (Vec<Let>, BTreeSet<String>) {
         let mut lets: Vec<Let> = Vec::new();
@@ -412,7 +412,7 @@ impl Reader<'_> {
             let (name, text) = open.remove(ready);
             let vocabulary = KnownNames {
                 facts: self.facts,
-                over,
+                kind,
                 params,
                 lets: &lets,
                 broken: &broken,

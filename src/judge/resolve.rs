@@ -1,5 +1,5 @@
-//! From what every rule says to one verdict: vetoes, lowered confidence, silencing, contradictions, claims,
-//! order.
+//! Turns the matches of all rules into findings: vetoes, lowered confidence, dropped findings,
+//! contradictions, claims, order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use super::also_fixed;
 use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
-use super::gather::{self, FindingDraft};
+use super::grouping::{self, FindingDraft};
 use super::order::{Counted, CountedSaving, Place, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
-use super::rule_set::{is_profile, silences};
+use super::rule_set::{is_profile, overrides};
 use super::template::Template;
-use super::vendor_words::{in_words_of_the_maker, links_of_the_maker};
-use super::{Confidence, Fault, Finding, NotJudged, SavingKind, Silenced, Verdict};
+use super::vendor_words::{in_vendor_words, vendor_links};
+use super::{Confidence, DroppedFinding, Fault, Finding, MissingFact, RuleResults, SavingKind};
 use crate::base::glob::Glob;
 use crate::correlate::SiteId;
 use crate::facts::{Fact, Member, Totals};
@@ -27,22 +27,26 @@ pub const FLOOR: f64 = 0.01;
 /// The share of the work that a finding must be about if it is not known how much of it can be saved.
 const UNESTIMATED_FLOOR: f64 = 0.03;
 /// The share that a finding must save at most if it may as well save nothing, or less than that.
-const UNSURE_FLOOR: f64 = 0.1;
-/// The share of the GPU's work that a finding must surely save to be worth it once launches are in time.
+const UNCERTAIN_FLOOR: f64 = 0.1;
+/// The share of the GPU's work that a finding must save at least to be worthwhile once launches are no longer late.
 const IN_TIME_FLOOR: f64 = 0.05;
 
-/// Turns what the rules results into a verdict. `results` has one entry per rule, in order.
-pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn RuleInput) -> Verdict {
+/// Turns what the rules results into a results. `results` has one entry per rule, in order.
+pub(super) fn resolve(
+    rules: &[Rule],
+    results: Vec<RuleMatches>,
+    input: &dyn RuleInput,
+) -> RuleResults {
     let mut resolver = Resolver {
         rules,
         input,
         confidence: rules.iter().map(|rule| rule.confidence).collect(),
         drafts: vec![Vec::new(); results.len()],
         results,
-        silenced: BTreeSet::new(),
+        dropped: BTreeSet::new(),
     };
     resolver.apply_profile_rules();
-    resolver.silence();
+    resolver.apply_overrides();
     let drafts = resolver.resolve_contradictions();
     let mut findings = resolver.claim(drafts);
     let totals = input.totals();
@@ -70,17 +74,17 @@ pub(super) fn resolve(rules: &[Rule], results: Vec<RuleMatches>, input: &dyn Rul
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
         a.compare(b)
     });
-    resolver.silenced.extend(parts);
-    Verdict {
+    resolver.dropped.extend(parts);
+    RuleResults {
         findings,
         minor,
         capture,
-        not_judged: not_judged(rules, &resolver.results, input),
+        skipped: skipped(rules, &resolver.results, input),
         faults: faults(rules, &resolver.results),
-        silenced: resolver
-            .silenced
+        dropped: resolver
+            .dropped
             .into_iter()
-            .map(|(rule, by, place)| Silenced { rule, by, place })
+            .map(|(rule, by, place)| DroppedFinding { rule, by, place })
             .collect(),
         rules_run: rules.len(),
     }
@@ -109,28 +113,28 @@ struct Resolver<'a> {
     /// Findings per rule.
     drafts: Vec<Vec<FindingDraft>>,
     /// Rule, by which, where.
-    silenced: BTreeSet<(String, String, String)>,
+    dropped: BTreeSet<(String, String, String)>,
 }
 
 impl Resolver<'_> {
-    /// Rules about the capture speak first: they veto others or lower their confidence.
+    /// Evaluates the rules about the capture first: they veto others or lower their confidence.
     fn apply_profile_rules(&mut self) {
         let (profile, others): (Vec<usize>, Vec<usize>) =
             (0..self.rules.len()).partition(|&i| self.rules.get(i).is_some_and(is_profile));
         let mut firing: Vec<usize> = Vec::new();
         for index in profile {
-            self.gather_unless_vetoed(index, &firing);
+            self.draft_unless_vetoed(index, &firing);
             if self.drafts.get(index).is_some_and(|d| !d.is_empty()) {
                 firing.push(index);
             }
         }
         for index in others {
-            self.gather_unless_vetoed(index, &firing);
+            self.draft_unless_vetoed(index, &firing);
         }
     }
 
-    /// Gathers a rule's findings unless a profile rule that was firing vetoes it.
-    fn gather_unless_vetoed(&mut self, index: usize, firing: &[usize]) {
+    /// Groups the matches of a rule into findings unless a profile rule that fired vetoes the rule.
+    fn draft_unless_vetoed(&mut self, index: usize, firing: &[usize]) {
         let (Some(rule), Some(results)) = (self.rules.get(index), self.results.get_mut(index))
         else {
             return;
@@ -147,11 +151,11 @@ impl Resolver<'_> {
             }
         }
         let matches = std::mem::take(&mut results.matches);
-        let drafts = gather::gather(index, rule, &matches, self.input, results);
+        let drafts = grouping::findings(index, rule, &matches, self.input, results);
         match profile_rules.clone().find(|s| applies(&s.vetoes, s)) {
             Some(by) => {
                 for draft in &drafts {
-                    self.silenced
+                    self.dropped
                         .insert((rule.id.clone(), by.id.clone(), draft.place.clone()));
                 }
             }
@@ -163,11 +167,10 @@ impl Resolver<'_> {
         }
     }
 
-    /// `supersedes` and `unless`: whatever is left of a vaguer finding is gathered again.
+    /// Applies `supersedes` and `unless`: the rest of an overridden finding is grouped again.
     ///
-    /// A silenced finding still silences: its condition holds, and a third rule made it moot for
-    /// the same reason.
-    fn silence(&mut self) {
+    /// A finding that is itself overridden still overrides others: its condition holds.
+    fn apply_overrides(&mut self) {
         let mut kept: Vec<Vec<FindingDraft>> = Vec::with_capacity(self.drafts.len());
         let mut covered: HashMap<usize, HashSet<Subject>> = HashMap::new();
         for (index, rule) in self.rules.iter().enumerate() {
@@ -176,7 +179,7 @@ impl Resolver<'_> {
                 let Some(their) = self.drafts.get(by_index).filter(|d| !d.is_empty()) else {
                     continue;
                 };
-                if drafts.is_empty() || !silences(by, rule) {
+                if drafts.is_empty() || !overrides(by, rule) {
                     continue;
                 }
                 let covered = covered.entry(by_index).or_insert_with(|| {
@@ -187,14 +190,13 @@ impl Resolver<'_> {
                         .collect()
                 });
                 let results = self.results.get_mut(index);
-                // Whatever is said of any part is said of the whole run too.
+                // A finding about any part overrides one about the whole run.
                 let (left, dropped) = drop_matches(drafts, rule, self.input, results, |matched| {
                     matched.member == Member::Run || subjects(matched).any(|s| covered.contains(&s))
                 });
                 drafts = left;
                 for place in dropped {
-                    self.silenced
-                        .insert((rule.id.clone(), by.id.clone(), place));
+                    self.dropped.insert((rule.id.clone(), by.id.clone(), place));
                 }
             }
             kept.push(drafts);
@@ -209,7 +211,7 @@ impl Resolver<'_> {
         let totals = self.input.totals();
         let mut claims = Claims::new(self.input);
         let mut findings = Vec::new();
-        // The best last, where it can be taken.
+        // The best last, for `pop`.
         self.sort(&mut open);
         open.reverse();
         while let Some(draft) = open.pop() {
@@ -224,8 +226,7 @@ impl Resolver<'_> {
                 let goes = |matched: &Match| replaced(matched).is_some();
                 let (left, _) = drop_matches(vec![draft], rule, self.input, results, goes);
                 if let Some(by) = by.and_then(|by| rules.get(by)) {
-                    self.silenced
-                        .insert((rule.id.clone(), by.id.clone(), place));
+                    self.dropped.insert((rule.id.clone(), by.id.clone(), place));
                 }
                 if !left.is_empty() {
                     open.extend(left);
@@ -245,10 +246,10 @@ impl Resolver<'_> {
             }
             findings.push((draft, rule.replaces_work, finding));
         }
-        // What may be nothing claims from what the others left.
+        // Savings whose lower end is 0 claim from what the others left.
         for (draft, replaces, finding) in &mut findings {
             if let Some(saving) = &mut finding.saving {
-                claims.claim_unsure(draft, *replaces, saving);
+                claims.claim_uncertain(draft, *replaces, saving);
             }
         }
         for (draft, _, finding) in &mut findings {
@@ -259,13 +260,14 @@ impl Resolver<'_> {
         findings.into_iter().map(|(.., finding)| finding).collect()
     }
 
-    /// Sorts by what findings surely save, best first.
+    /// Sorts by the lower end of the saving, largest first.
     fn sort(&self, drafts: &mut [FindingDraft]) {
         let totals = self.input.totals();
-        drafts.sort_by(|a, b| claim::by_sure_saving(self.rules, &self.confidence, &totals, a, b));
+        drafts.sort_by(|a, b| claim::by_min_saving(self.rules, &self.confidence, &totals, a, b));
     }
 
-    /// Two findings that want different things of one site: the one that surely saves more stays.
+    /// Of two findings that advise different values for one setting of a site, keeps the one with the larger
+    /// lower end of its saving.
     fn resolve_contradictions(&mut self) -> Vec<FindingDraft> {
         let mut open: Vec<FindingDraft> = std::mem::take(&mut self.drafts)
             .into_iter()
@@ -299,7 +301,7 @@ impl Resolver<'_> {
             });
             if !dropped.is_empty() {
                 for by in by {
-                    self.silenced
+                    self.dropped
                         .insert((rule.id.clone(), by.to_owned(), place.clone()));
                 }
             }
@@ -316,7 +318,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Takes matches away and gathers the rest anew; also says where findings lost some.
+/// Removes matches and groups the rest again. Also returns the places of findings that lost matches.
 fn drop_matches(
     drafts: Vec<FindingDraft>,
     rule: &Rule,
@@ -340,13 +342,13 @@ fn drop_matches(
         }
         places.push(draft.place.clone());
         if !stay.is_empty() {
-            left.extend(gather::gather(draft.rule, rule, &stay, input, results));
+            left.extend(grouping::findings(draft.rule, rule, &stay, input, results));
         }
     }
     (left, places)
 }
 
-/// What counts of a finding when the findings of a run are ordered.
+/// The figures of a finding that decide its position in the report.
 fn counted(finding: &Finding) -> Counted {
     Counted {
         saving: finding.saving.as_ref().map(|s| CountedSaving {
@@ -361,9 +363,8 @@ fn counted(finding: &Finding) -> Counted {
     }
 }
 
-/// Whether a finding is worth a place among the first: by what it surely saves beyond the others, or
-/// by what it may save where that may be nothing; of the step where it is known how far the step
-/// becomes shorter, else of the GPU's work.
+/// Whether a finding is not minor: by the lower end of its claimed saving, or by the upper end where the
+/// lower one is small; as a share of the step where the effect on the step is known, else of the GPU's work.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
     let per_device = totals.window_ns / f64::from(totals.devices.max(1));
     let Some(saving) = &finding.saving else {
@@ -391,12 +392,12 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
     is_above_floor(low, high, whole)
 }
 
-/// Share of the time left in which the GPU must work for its work to be what limits a step then.
+/// The share of the remaining time that the GPU must be busy for it to limit the steps.
 const GPU_LIMITS: f64 = 2.0 / 3.0;
 
-/// Lets the GPU time that findings behind the first one, which makes launches fewer, may save shorten the step as
-/// well: the upper end of what they save once that one is done. Those that surely save little before are left for
-/// then.
+/// Finding `first` reduces launches, so that the GPU limits the steps afterwards. Counts the GPU time that
+/// later findings save as step time too, as the upper end. Marks those that save little before that
+/// with `after`.
 fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
     if totals.paced_by_workers {
         return;
@@ -412,38 +413,38 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
         let all = saving.claimed_ns / devices;
         saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
         let step_ns = totals.window_ns / devices;
-        let sure = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
-        let then = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
-            || all >= UNSURE_FLOOR * step_ns;
-        if !sure && then {
+        let is_enough_now = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
+        let is_enough_then = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
+            || all >= UNCERTAIN_FLOOR * step_ns;
+        if !is_enough_now && is_enough_then {
             finding.after.clone_from(&rule);
         }
     }
 }
 
-fn makes_launches_fewer(finding: &Finding) -> bool {
+fn reduces_launches(finding: &Finding) -> bool {
     (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
 }
 
-/// The position of the first finding worth a place that makes launches fewer, if all of them make launches so few
-/// that the GPU surely limits the steps after them.
+/// The position of the first finding above the floor that reduces launches, if the idle time that the findings
+/// save at least lets the GPU limit the steps.
 fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<usize> {
     let worth = || findings.iter().filter(|finding| matters(finding, totals));
     let idle = worth().filter_map(|finding| finding.saving.as_ref());
     let idle = idle.filter(|saving| saving.kind == SavingKind::Idle);
     let saved: f64 = idle.map(|saving| saving.claimed_low_ns).sum();
     let left = totals.gpu_busy_ns + totals.idle_ns - saved;
-    let first = (findings.iter())
-        .position(|finding| makes_launches_fewer(finding) && matters(finding, totals));
+    let first =
+        (findings.iter()).position(|finding| reduces_launches(finding) && matters(finding, totals));
     first.filter(|_| totals.gpu_busy_ns >= GPU_LIMITS * left)
 }
 
-/// Whether a saving between two ends is worth a place among the first, as a part of `whole`.
+/// Whether a saving from `low` to `high` is large enough not to be minor, as a share of `whole`.
 pub(crate) fn is_above_floor(low: f64, high: f64, whole: f64) -> bool {
-    low >= FLOOR * whole || high >= UNSURE_FLOOR * whole
+    low >= FLOOR * whole || high >= UNCERTAIN_FLOOR * whole
 }
 
-/// Writes a finding down, seen from its costliest member.
+/// Renders a finding, with the facts of its costliest member.
 fn finding(
     rule: &Rule,
     draft: &FindingDraft,
@@ -461,7 +462,7 @@ fn finding(
                 failures.push(format!("{what}: {failure}"));
                 otherwise.to_owned()
             });
-        in_words_of_the_maker(text, &*lookup)
+        in_vendor_words(text, &*lookup)
     };
     let message = say("message", &rule.message, &rule.title);
     let why = say("why", &rule.why, "");
@@ -486,12 +487,12 @@ fn finding(
             results.faults.add(failure);
         }
     }
-    let covered = super::gather::covered_sites(&draft.matches);
+    let covered = super::grouping::covered_sites(&draft.matches);
     Finding {
         rule: rule.id.clone(),
         file: rule.source.name.clone(),
         category: rule.category().to_owned(),
-        title: in_words_of_the_maker(rule.title.clone(), &*lookup),
+        title: in_vendor_words(rule.title.clone(), &*lookup),
         severity: draft.severity,
         confidence: rule.confidence,
         members: draft.matches.iter().map(|p| p.member).collect(),
@@ -510,7 +511,7 @@ fn finding(
         why,
         fix,
         edits,
-        references: links_of_the_maker(&rule.references, &*lookup),
+        references: vendor_links(&rule.references, &*lookup),
         evidence: evidence(rule, &context, input.facts()),
         changes: rule.changes.clone(),
         variant,
@@ -529,8 +530,8 @@ fn backward(draft: &FindingDraft) -> Vec<SiteId> {
     sites
 }
 
-/// What a finding is about, in words another run of the same program would use. Which device was
-/// idle, and which rank a process was, differs from run to run.
+/// The subject of a finding, equal in another run of the same program. The device that was idle and the
+/// rank of a process differ from run to run, so they are left out.
 fn subject(rule: &Rule, draft: &FindingDraft) -> String {
     let Some(worst) = draft.worst() else {
         return String::new();
@@ -580,8 +581,8 @@ pub(super) fn evidence(
     known.collect()
 }
 
-/// Absent facts with what they would have allowed, most time first.
-fn not_judged(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) -> Vec<NotJudged> {
+/// Absent facts with the rules that need them, most time first.
+fn skipped(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) -> Vec<MissingFact> {
     let mut by_fact: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<Member>)> = BTreeMap::new();
     for (rule, results) in rules.iter().zip(results) {
         for (fact, members) in &results.missing {
@@ -590,9 +591,9 @@ fn not_judged(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) ->
             all.extend(members);
         }
     }
-    let mut list: Vec<NotJudged> = by_fact
+    let mut list: Vec<MissingFact> = by_fact
         .into_par_iter()
-        .map(|(fact, (rules, members))| NotJudged {
+        .map(|(fact, (rules, members))| MissingFact {
             fact: fact.to_owned(),
             needs: input
                 .facts()
@@ -613,9 +614,9 @@ fn not_judged(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) ->
     list
 }
 
-/// GPU time of members, each site once; a member without sites covers what it says.
+/// GPU time of members, each site once; a member without sites counts with its own time.
 fn time_of(members: &BTreeSet<Member>, input: &dyn RuleInput) -> f64 {
-    // Of a site, what single kernels cover and what members that are about all of it cover.
+    // Per site, the time of single kernels and the time of members that cover all of it.
     let mut sites: BTreeMap<SiteId, (f64, f64)> = BTreeMap::new();
     let mut without = 0.0_f64;
     for &member in members {

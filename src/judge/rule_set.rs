@@ -43,7 +43,7 @@ impl RuleSet {
         load::embedded(BUILTIN, true)
     }
 
-    /// The same without their tests: all it takes to judge a profile.
+    /// The same without their tests: for programs that analyze a profile.
     pub fn builtin_files_to_judge() -> Vec<RuleFile> {
         load::embedded(BUILTIN, false)
     }
@@ -91,7 +91,7 @@ impl RuleSet {
     }
 
     fn unless_wrong(self, complaints: Complaints) -> Result<RuleSet, Complaints> {
-        if complaints.has_errors() {
+        if !complaints.is_empty() {
             Err(complaints)
         } else {
             Ok(self)
@@ -377,110 +377,93 @@ fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints:
     complaints.push(Complaint::error(&rule.source, span, title, ""));
 }
 
-/// Complains about rules that silence each other: neither would ever be heard.
-///
-/// Rules are taken away that nobody left silences, or that silence nobody left, so that each relation
-/// is looked at once; what remains is circles and what lies between two of them. Where few remain,
-/// the latter are told apart.
+/// Complains about rules that override each other in a circle: none of them would ever report anything.
 fn check_circles(rules: &[Rule], complaints: &Complaints) {
-    let speaks = |rule: &Rule| !(rule.supersedes.is_empty() && rule.unless.is_empty());
-    let mut left: BTreeSet<usize> = (0..rules.len()).collect();
-    // Without relations of its own a rule can only be silenced by one that has some.
-    let mut victims: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
-    let mut silencers: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
-    for (i, a) in rules.iter().enumerate() {
-        for (j, b) in rules.iter().enumerate() {
-            if (speaks(a) || speaks(b))
-                && silences(a, b)
-                && let (Some(of), Some(by)) = (victims.get_mut(i), silencers.get_mut(j))
-            {
-                of.push(j);
-                by.push(i);
+    let has_relations = |rule: &Rule| !(rule.supersedes.is_empty() && rule.unless.is_empty());
+    let overridden_by = |by: &Rule| -> Vec<usize> {
+        let each = rules.iter().enumerate();
+        // Without relations of its own a rule can only be overridden by one that has some.
+        each.filter(|(_, rule)| has_relations(by) || has_relations(rule))
+            .filter(|(_, rule)| overrides(by, rule))
+            .map(|(index, _)| index)
+            .collect()
+    };
+    let edges: Vec<Vec<usize>> = rules.iter().map(overridden_by).collect();
+    for circle in circles(&edges) {
+        let members: Vec<&Rule> = circle.iter().filter_map(|at| rules.get(*at)).collect();
+        for rule in &members {
+            let others = members.iter().filter(|other| other.id != rule.id);
+            let others: Vec<&str> = others.map(|other| other.id.as_str()).collect();
+            let mut shown = others
+                .iter()
+                .take(5)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ");
+            if others.len() > 5 {
+                shown.push_str(", ...");
             }
+            let title = format!("`{}` ends up overriding itself", rule.id);
+            let help = format!("`supersedes` and `unless` lead back to it through {shown}");
+            complaints.push(Complaint::error(&rule.source, 0..0, title, "").with_help(help));
         }
-    }
-    strip(&mut left, &silencers, &victims);
-    strip(&mut left, &victims, &silencers);
-    if left.len() <= MAX_TRACED {
-        let traced = left.clone();
-        left.retain(|index| comes_back(*index, &traced, &victims));
-    }
-    let name = |i: &usize| rules.get(*i).map(|r| r.id.as_str());
-    for &index in &left {
-        let Some(rule) = rules.get(index) else {
-            continue;
-        };
-        let others: Vec<&str> = left
-            .iter()
-            .filter(|i| **i != index)
-            .filter_map(name)
-            .collect();
-        let mut shown = others
-            .iter()
-            .take(5)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ");
-        if others.len() > 5 {
-            shown.push_str(", ...");
-        }
-        let title = format!("`{}` ends up silencing itself", rule.id);
-        let help = format!("`supersedes` and `unless` lead back to it through {shown}");
-        complaints.push(Complaint::error(&rule.source, 0..0, title, "").with_help(help));
     }
 }
 
-/// Rules whose circles are traced one by one; a file set with more of them is beyond careful words.
-const MAX_TRACED: usize = 100;
-
-/// Whether a way leads from a rule back to itself.
-fn comes_back(index: usize, among: &BTreeSet<usize>, to: &[Vec<usize>]) -> bool {
+/// The strongly connected components of several nodes, each sorted (Kosaraju's algorithm).
+fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let mut back: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
+    for (from, list) in edges.iter().enumerate() {
+        for &to in list {
+            if let Some(back) = back.get_mut(to) {
+                back.push(from);
+            }
+        }
+    }
     let mut seen = BTreeSet::new();
-    let mut open = vec![index];
-    while let Some(at) = open.pop() {
-        for next in to.get(at).into_iter().flatten() {
-            if *next == index {
-                return true;
-            }
-            if among.contains(next) && seen.insert(*next) {
-                open.push(*next);
-            }
-        }
-    }
-    false
-}
-
-/// Takes away what has no `from` left, and then what that leaves without one.
-fn strip(left: &mut BTreeSet<usize>, from: &[Vec<usize>], to: &[Vec<usize>]) {
-    let mut count: Vec<usize> = from
-        .iter()
-        .map(|list| list.iter().filter(|i| left.contains(i)).count())
+    let finish_order: Vec<usize> = (0..edges.len())
+        .flat_map(|start| finished(start, edges, &mut seen))
         .collect();
-    let bare = |i: &usize, count: &[usize]| count.get(*i).is_some_and(|n| *n == 0);
-    let mut open: Vec<usize> = left.iter().copied().filter(|i| bare(i, &count)).collect();
-    while let Some(gone) = open.pop() {
-        if !left.remove(&gone) {
-            continue;
-        }
-        for next in to.get(gone).into_iter().flatten() {
-            if let Some(n) = count.get_mut(*next) {
-                *n = n.saturating_sub(1);
+    seen.clear();
+    let mut circles = Vec::new();
+    for &start in finish_order.iter().rev() {
+        let mut circle = finished(start, &back, &mut seen);
+        circle.sort_unstable();
+        circles.push(circle);
+    }
+    circles.retain(|circle| circle.len() > 1);
+    circles
+}
+
+/// The nodes that can be reached from one and are not yet `seen`, in the order in which a depth-first search
+/// leaves them.
+fn finished(start: usize, edges: &[Vec<usize>], seen: &mut BTreeSet<usize>) -> Vec<usize> {
+    let mut order = Vec::new();
+    let mut path: Vec<(usize, usize)> = Vec::new();
+    path.extend(seen.insert(start).then_some((start, 0)));
+    while let Some((at, tried)) = path.last_mut() {
+        match edges.get(*at).and_then(|list| list.get(*tried)) {
+            Some(&next) => {
+                *tried += 1;
+                path.extend(seen.insert(next).then_some((next, 0)));
             }
-            if bare(next, &count) && left.contains(next) {
-                open.push(*next);
+            None => {
+                order.push(*at);
+                path.pop();
             }
         }
     }
+    order
 }
 
-/// Whether findings of `by` silence those of `rule` on the same subject.
-pub(super) fn silences(by: &Rule, rule: &Rule) -> bool {
+/// Whether findings of `by` remove those of `rule` on the same subject.
+pub(super) fn overrides(by: &Rule, rule: &Rule) -> bool {
     by.id != rule.id
         && (by.supersedes.iter().any(|g| g.matches(&rule.id))
             || rule.unless.iter().any(|g| g.matches(&by.id)))
 }
 
-/// Whether a rule judges the capture, and so runs before the others.
+/// Whether a rule is about the capture, and so runs before the others.
 pub(super) fn is_profile(rule: &Rule) -> bool {
     rule.category() == PROFILE
 }

@@ -5,7 +5,6 @@
 //! it does not name, runs on limited fuel and writes a limited amount.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -14,7 +13,7 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 
 use super::check::{KnownNames, Mistake, NoName};
 use super::expr::{EvalContext, Let, Name, Undecided, Uses};
-use crate::base::jinja::{self, Token};
+use crate::base::jinja::{self, Bounded, Token};
 use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;
@@ -168,7 +167,7 @@ impl Template {
                 Err(_) => root.prepare(&text),
             }
         }
-        let mut out = Bounded::default();
+        let mut out = Bounded::new(MAX_OUTPUT);
         let template = environment
             .template_from_str(&self.source)
             .map_err(|e| reason(&e))?;
@@ -413,7 +412,7 @@ fn environment(escape: fn(&str) -> String) -> Environment<'static> {
 /// How a value stands in a sentence when no filter says otherwise.
 fn print(value: &Jinja, escape: fn(&str) -> String) -> Result<String, Error> {
     if value.is_undefined() {
-        // An `if` without `else`; a name without a value has failed before it came here.
+        // An `if` without `else`; a name without a value has failed before it outcome here.
         return Ok(String::new());
     }
     if let Some(words) = value.as_str() {
@@ -599,28 +598,6 @@ impl Branch {
     }
 }
 
-/// Takes [`MAX_OUTPUT`] bytes and no more.
-#[derive(Default)]
-struct Bounded {
-    bytes: Vec<u8>,
-    full: bool,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + more.len() > MAX_OUTPUT {
-            self.full = true;
-            return Err(io::Error::other("the sentence is too long"));
-        }
-        self.bytes.extend_from_slice(more);
-        Ok(more.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -631,7 +608,7 @@ mod tests {
     fn calls_and_endless_tags_are_refused_in_sentences() {
         let vocabulary = KnownNames {
             facts: &[],
-            over: MemberKind::Site,
+            kind: MemberKind::Site,
             params: &BTreeMap::new(),
             lets: &[],
             broken: &BTreeSet::new(),

@@ -19,14 +19,14 @@ impl Reader<'_> {
     pub(super) fn cases(
         &self,
         root: &Table<'_>,
-        over: MemberKind,
+        kind: MemberKind,
         params: &BTreeMap<String, Param>,
     ) -> Vec<Case> {
         let tables = root.get_table_list("test");
         let mut cases = Vec::new();
         let mut names = BTreeSet::new();
         for table in &tables {
-            if let Some(case) = self.case(table, over, params) {
+            if let Some(case) = self.case(table, kind, params) {
                 if !names.insert(case.name.clone()) {
                     let title = format!("two tests are named `{}`", case.name);
                     table.complain(table.span(), title, "");
@@ -52,12 +52,12 @@ impl Reader<'_> {
     fn case(
         &self,
         table: &Table<'_>,
-        over: MemberKind,
+        kind: MemberKind,
         params: &BTreeMap<String, Param>,
     ) -> Option<Case> {
         let name = table.get_text("name");
         let facts = match table.get_table("facts") {
-            Some(facts) => self.case_facts(&facts, over),
+            Some(facts) => self.case_facts(&facts, kind),
             None => BTreeMap::new(),
         };
         Some(Case {
@@ -98,7 +98,7 @@ impl Reader<'_> {
         Some(Expect::Skipped(names))
     }
 
-    fn case_facts(&self, table: &Table<'_>, over: MemberKind) -> BTreeMap<String, Value> {
+    fn case_facts(&self, table: &Table<'_>, kind: MemberKind) -> BTreeMap<String, Value> {
         let mut facts = BTreeMap::new();
         for (key, value) in table.entries() {
             // `site.m = 1` without quotes is a table `site` to TOML.
@@ -109,11 +109,11 @@ impl Reader<'_> {
             {
                 for (rest, value) in inner.entries() {
                     let name = format!("{}.{}", key.value, rest.value);
-                    self.case_fact(table, over, &name, &rest.span, &value, &mut facts);
+                    self.case_fact(table, kind, &name, &rest.span, &value, &mut facts);
                 }
                 continue;
             }
-            self.case_fact(table, over, key.value, &key.span, &value, &mut facts);
+            self.case_fact(table, kind, key.value, &key.span, &value, &mut facts);
         }
         facts
     }
@@ -121,7 +121,7 @@ impl Reader<'_> {
     fn case_fact(
         &self,
         table: &Table<'_>,
-        over: MemberKind,
+        kind: MemberKind,
         name: &str,
         span: &Range<usize>,
         value: &toml::Item<'_>,
@@ -129,7 +129,7 @@ impl Reader<'_> {
     ) {
         let vocabulary = KnownNames {
             facts: self.facts,
-            over,
+            kind,
             params: &BTreeMap::new(),
             lets: &[],
             broken: &BTreeSet::new(),

@@ -78,7 +78,7 @@ const PAGES: &[(&str, &str)] = &[
 ];
 
 /// The links of a rule: as they are, or those of AMD when the GPU in use is AMD's.
-pub(super) fn links_of_the_maker(links: &[String], lookup: &dyn Lookup) -> Vec<String> {
+pub(super) fn vendor_links(links: &[String], lookup: &dyn Lookup) -> Vec<String> {
     if !is_amd(lookup) {
         return links.to_vec();
     }
@@ -104,7 +104,7 @@ fn is_amd(lookup: &dyn Lookup) -> bool {
 }
 
 /// The text as it is, or in ROCm's words when the GPU in use is AMD's.
-pub(super) fn in_words_of_the_maker(text: String, lookup: &dyn Lookup) -> String {
+pub(super) fn in_vendor_words(text: String, lookup: &dyn Lookup) -> String {
     if is_amd(lookup) {
         translate(&text)
     } else {

@@ -1,6 +1,6 @@
 //! `--why`: why a rule says what it says about a profile, as plain text.
 //!
-//! First what came of it in the report, then how many members its condition picked, then for the
+//! First what came of it in the report, then how many members met its condition, then for the
 //! largest ones every fact with its value and how each part of the condition came out.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use super::evaluate::{self, RuleInput};
 use super::explain::{MAX_WORD, printed};
 use super::expr::{EvalContext, Expr, FOUND, Name, Undecided};
-use super::gather::{self, FindingDraft};
+use super::grouping::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
-use super::{Finding, SavingKind, Verdict};
+use super::{Finding, RuleResults, SavingKind};
 use crate::base::cel::Node;
 use crate::base::toml::quoted;
 use crate::base::{text, units};
@@ -21,14 +21,14 @@ use crate::facts::{Answer, Fact, Member, Value};
 /// Members, and findings of one kind, that are shown.
 const SHOWN: usize = 5;
 
-/// Why a rule says what it says about a run. `verdict` is what all rules together came to.
-pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
+/// Explains the result of a rule in a run. `results` are those of all rules.
+pub fn why(rule: &Rule, input: &dyn RuleInput, results: &RuleResults) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}: {}", rule.id, rule.title);
     let _ = writeln!(out, "from {}", text::plain(&rule.source.name));
     let _ = writeln!(out, "when {}", one_line(&rule.when.source));
     let members = input.members(rule.for_each);
-    let mut views: Vec<(Came, f64, Member)> = Vec::with_capacity(members.len());
+    let mut views: Vec<(MemberOutcome, f64, Member)> = Vec::with_capacity(members.len());
     let mut missing: BTreeMap<&'static str, u64> = BTreeMap::new();
     for &member in &members {
         let lookup = input.lookup(member);
@@ -39,10 +39,20 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
                 *missing.entry(fact).or_default() += 1;
             }
         }
-        views.push((Came::of(&held), input.affected(member).time_ns, member));
+        views.push((
+            MemberOutcome::of(&held),
+            input.affected(member).time_ns,
+            member,
+        ));
     }
-    let count = |came| views.iter().filter(|(v, ..)| *v == came).count();
-    in_report(&mut out, rule, input, verdict, count(Came::Picked));
+    let count = |outcome| views.iter().filter(|(v, ..)| *v == outcome).count();
+    in_report(
+        &mut out,
+        rule,
+        input,
+        results,
+        count(MemberOutcome::Matched),
+    );
     let word = match rule.for_each.word() {
         "copy" => "kind of copies",
         "gap" => "cause of gaps",
@@ -56,11 +66,11 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
     let _ = writeln!(
         out,
         "{of}: {} matched, {} did not match, {} skipped (data missing), {} not applicable, {} failed",
-        count(Came::Picked),
-        count(Came::Passed),
-        count(Came::NotJudged),
-        count(Came::Silent),
-        count(Came::Failed),
+        count(MemberOutcome::Matched),
+        count(MemberOutcome::NotMatched),
+        count(MemberOutcome::Skipped),
+        count(MemberOutcome::NotApplicable),
+        count(MemberOutcome::Failed),
     );
     for (fact, members) in missing {
         let needs = input.facts().iter().find(|f| f.name == fact);
@@ -73,9 +83,9 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, verdict: &Verdict) -> String {
             .then(b.1.total_cmp(&a.1))
             .then(a.2.cmp(&b.2))
     });
-    for (came, _, member) in views.iter().take(SHOWN) {
+    for (outcome, _, member) in views.iter().take(SHOWN) {
         out.push('\n');
-        one_member(&mut out, rule, input, *member, *came);
+        one_member(&mut out, rule, input, *member, *outcome);
     }
     let rest = views.len().saturating_sub(SHOWN);
     if rest > 0 {
@@ -99,8 +109,8 @@ fn in_report(
     out: &mut String,
     rule: &Rule,
     input: &dyn RuleInput,
-    verdict: &Verdict,
-    picked: usize,
+    results: &RuleResults,
+    matched: usize,
 ) {
     let basis = per_step(input);
     let own = |list: &[Finding]| -> Vec<String> {
@@ -112,40 +122,40 @@ fn in_report(
     let floor = format!("a minor finding, below {}", units::percent(FLOOR));
     let mut said = false;
     for (list, how) in [
-        (&verdict.findings, "a finding"),
-        (&verdict.minor, floor.as_str()),
-        (&verdict.capture, "a finding about the capture"),
+        (&results.findings, "a finding"),
+        (&results.minor, floor.as_str()),
+        (&results.capture, "a finding about the capture"),
     ] {
         said |= listed(out, how, &own(list));
     }
-    let mut silenced: Vec<String> = verdict
-        .silenced
+    let mut dropped: Vec<String> = results
+        .dropped
         .iter()
         .filter(|s| s.rule == rule.id)
         .map(|s| format!("{} at {}", s.by, plain(&s.place)))
         .collect();
-    silenced.sort();
-    silenced.dedup();
-    said |= listed(out, "covered by another finding", &silenced);
-    let failed = verdict.faults.iter().filter(|f| f.rule == rule.id);
+    dropped.sort();
+    dropped.dedup();
+    said |= listed(out, "covered by another finding", &dropped);
+    let failed = results.faults.iter().filter(|f| f.rule == rule.id);
     let failed: Vec<String> = failed.map(|f| plain(&f.message)).collect();
     said |= listed(out, "failed", &failed);
     if said {
-        let shown = verdict.findings.iter().chain(&verdict.minor);
-        if let Some(finding) = shown.chain(&verdict.capture).find(|f| f.rule == rule.id) {
+        let shown = results.findings.iter().chain(&results.minor);
+        if let Some(finding) = shown.chain(&results.capture).find(|f| f.rule == rule.id) {
             suppression(out, finding);
         }
         return;
     }
-    if picked == 0 {
+    if matched == 0 {
         let _ = writeln!(out, "silent: `when` is true nowhere in this profile");
         return;
     }
     let _ = writeln!(out, "silent: `require` is not met");
     let members = input.members(rule.for_each);
-    let judged = evaluate::evaluate(&[rule], &members, input);
-    let matches: Vec<_> = judged.into_iter().flat_map(|j| j.matches).collect();
-    let mut drafts = gather::drafts(0, rule, &matches, input);
+    let matches = evaluate::evaluate(&[rule], &members, input);
+    let matches: Vec<_> = matches.into_iter().flat_map(|j| j.matches).collect();
+    let mut drafts = grouping::drafts(0, rule, &matches, input);
     drafts.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     for draft in drafts.iter().take(SHOWN) {
         not_enough(out, rule, input, draft);
@@ -247,37 +257,43 @@ fn sources_of(expr: &Expr, rule: &Rule) -> String {
 
 /// How a condition came out for a member; the first are shown first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Came {
-    Picked,
+enum MemberOutcome {
+    Matched,
     Failed,
-    NotJudged,
-    Passed,
-    Silent,
+    Skipped,
+    NotMatched,
+    NotApplicable,
 }
 
-impl Came {
-    fn of(held: &Result<bool, Undecided>) -> Came {
+impl MemberOutcome {
+    fn of(held: &Result<bool, Undecided>) -> MemberOutcome {
         match held {
-            Ok(true) => Came::Picked,
-            Ok(false) => Came::Passed,
-            Err(Undecided::Absent(_)) => Came::NotJudged,
-            Err(Undecided::NotApplicable) => Came::Silent,
-            Err(Undecided::Fault(_)) => Came::Failed,
+            Ok(true) => MemberOutcome::Matched,
+            Ok(false) => MemberOutcome::NotMatched,
+            Err(Undecided::Absent(_)) => MemberOutcome::Skipped,
+            Err(Undecided::NotApplicable) => MemberOutcome::NotApplicable,
+            Err(Undecided::Fault(_)) => MemberOutcome::Failed,
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Came::Picked => "matched",
-            Came::Failed => "failed",
-            Came::NotJudged => "skipped (data missing)",
-            Came::Passed => "did not match",
-            Came::Silent => "does not apply",
+            MemberOutcome::Matched => "matched",
+            MemberOutcome::Failed => "failed",
+            MemberOutcome::Skipped => "skipped (data missing)",
+            MemberOutcome::NotMatched => "did not match",
+            MemberOutcome::NotApplicable => "does not apply",
         }
     }
 }
 
-fn one_member(out: &mut String, rule: &Rule, input: &dyn RuleInput, member: Member, came: Came) {
+fn one_member(
+    out: &mut String,
+    rule: &Rule,
+    input: &dyn RuleInput,
+    member: Member,
+    outcome: MemberOutcome,
+) {
     let affected = input.affected(member);
     let lookup = input.lookup(member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, None);
@@ -286,7 +302,7 @@ fn one_member(out: &mut String, rule: &Rule, input: &dyn RuleInput, member: Memb
         out,
         "{place} ({}): {}",
         units::ns(affected.time_ns),
-        came.word()
+        outcome.word()
     );
     let uses = rule.condition_uses();
     for name in &uses.facts {
@@ -302,7 +318,7 @@ fn one_member(out: &mut String, rule: &Rule, input: &dyn RuleInput, member: Memb
     }
     parts(out, "  ", &rule.when, &context);
     if let Some(saving) = &rule.saving_ns
-        && came == Came::Picked
+        && outcome == MemberOutcome::Matched
     {
         let said = match context.number(saving) {
             Ok(ns) => units::ns(ns),

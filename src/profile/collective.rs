@@ -16,9 +16,22 @@ const NAMES: [(&str, &str); 11] = [
     ("reduce", "reduce"),
 ];
 
+/// The collectives that [`collective_in`] can find.
+pub const COLLECTIVES: [&str; 10] = [
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "send_recv",
+    "broadcast",
+    "barrier",
+    "gather",
+    "scatter",
+    "reduce",
+];
+
 /// The collective named by an operator (`_allgather_base`), a kernel (`ncclDevKernel_AllReduce_Sum_f32_RING_LL`)
-/// or an argument (`reduce_scatter`): `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `send_recv`,
-/// `broadcast`, `barrier`, `gather`, `scatter` or `reduce`.
+/// or an argument (`reduce_scatter`): one of [`COLLECTIVES`].
 pub fn collective_in(name: &str) -> Option<&'static str> {
     let mut letters = String::new();
     // Whether each letter begins a word: `allreduce` is not in `small_reduce`.
@@ -43,6 +56,12 @@ pub fn collective_in(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_collective_has_a_name_to_find() {
+        let found: std::collections::BTreeSet<&str> = NAMES.iter().map(|(_, kind)| *kind).collect();
+        assert_eq!(found, COLLECTIVES.into());
+    }
 
     #[test]
     fn collectives_are_found_in_names() {

@@ -5,7 +5,7 @@ use super::ThreadId;
 /// A block that PyTorch's allocator handed out or took back, and how much of a GPU's memory it has since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemoryEvent {
-    /// When it happened, on the host.
+    /// When it happened on the host, in ns on the clock of the profile.
     pub at: i64,
     /// The host thread.
     pub thread: ThreadId,

@@ -90,31 +90,31 @@ impl Calls {
 }
 
 /// The share of every kernel in the cost of its call, in the same order.
-pub(super) fn shares(works: &KernelTable<'_>) -> Vec<Share> {
-    let calls = group(works);
-    let mut prices = CallCosts::new(works);
-    let mut shares = vec![Share::default(); works.records.len()];
+pub(super) fn shares(table: &KernelTable<'_>) -> Vec<Share> {
+    let calls = group(table);
+    let mut costs = CallCosts::new(table);
+    let mut shares = vec![Share::default(); table.records.len()];
     let mut several = Vec::new();
     for call in calls.iter() {
-        let price = prices.of(call);
+        let cost = costs.of(call);
         match call {
             [only] => {
                 if let Some(slot) = shares.get_mut(*only as usize) {
-                    *slot = prices.alone(*only, price);
+                    *slot = costs.alone(*only, cost);
                 }
             }
-            _ => several.push((call, price)),
+            _ => several.push((call, cost)),
         }
     }
     let shared: Vec<Vec<Share>> = several
         .par_iter()
         .with_min_len(64)
-        .map(|(call, price)| {
+        .map(|(call, cost)| {
             let members: Vec<KernelInfo<'_>> = call
                 .iter()
-                .filter_map(|&at| works.get(at as usize))
+                .filter_map(|&at| table.get(at as usize))
                 .collect();
-            share(&members, prices.get(*price))
+            share(&members, costs.get(*cost))
         })
         .collect();
     for ((call, _), own) in several.iter().zip(shared) {
@@ -132,11 +132,11 @@ pub(super) fn shares(works: &KernelTable<'_>) -> Vec<Share> {
 /// Records of traces have call numbers. In other records, consecutive kernels of one thread with the same
 /// markers and source lines are one call, or several equal calls if the kernels repeat, as in a loop over
 /// parameters. Backward kernels with the same sequence number are one call of an autograd node.
-fn group(works: &KernelTable<'_>) -> Calls {
-    let runs = runs(works);
+fn group(table: &KernelTable<'_>) -> Calls {
+    let runs = runs(table);
     let mut ends: Vec<usize> = Vec::with_capacity(runs.ends.len());
     let mut splitter = Splitter {
-        works,
+        table,
         repeating: FxHashMap::default(),
     };
     for run in runs.iter() {
@@ -155,22 +155,22 @@ fn group(works: &KernelTable<'_>) -> Calls {
 }
 
 /// Consecutive kernels that belong to one call or to several equal calls.
-fn runs(works: &KernelTable<'_>) -> Calls {
+fn runs(table: &KernelTable<'_>) -> Calls {
     /// Stands for missing arguments.
     const NONE: u32 = u32::MAX;
-    let mut run_of: Vec<u32> = Vec::with_capacity(works.records.len());
+    let mut run_of: Vec<u32> = Vec::with_capacity(table.records.len());
     // By run: its last kernel and its number of kernels.
     let mut lasts: Vec<(usize, usize)> = Vec::new();
-    let mut threads: Vec<[Option<u32>; 2]> = vec![[None; 2]; works.records.tids.len()];
-    for (at, record) in works.records.iter().enumerate() {
-        let work = works.get(at).filter(|work| work.choice.args.is_some());
+    let mut threads: Vec<[Option<u32>; 2]> = vec![[None; 2]; table.records.tids.len()];
+    for (at, record) in table.records.iter().enumerate() {
+        let work = table.get(at).filter(|work| work.choice.args.is_some());
         let (Some(work), Some(latest)) = (work, threads.get_mut(record.own.tid.idx())) else {
             run_of.push(NONE);
             continue;
         };
-        let last = |run: u32| works.get(lasts.get(run as usize)?.0);
+        let last = |run: u32| table.get(lasts.get(run as usize)?.0);
         let joins = |run: Option<u32>| {
-            run.filter(|r| last(*r).is_some_and(|l| same_call(works, &l, &work)))
+            run.filter(|r| last(*r).is_some_and(|l| same_call(table, &l, &work)))
         };
         let [newest, older] = *latest;
         // Kernels of two streams may start in another order than that of their launches.
@@ -218,7 +218,7 @@ fn in_runs(run_of: &[u32], counts: impl Iterator<Item = usize>) -> Calls {
     Calls { members, ends }
 }
 
-fn same_call(works: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) -> bool {
+fn same_call(table: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) -> bool {
     if let Some((a, b)) = a.record.call().zip(b.record.call()) {
         return a == b;
     }
@@ -231,7 +231,7 @@ fn same_call(works: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) ->
     if dir == Dir::Bprop && x.from_forward {
         return a.record.seq() == b.record.seq() && x.op == y.op;
     }
-    let alike = |context: ContextId| works.alike.get(context.idx());
+    let alike = |context: ContextId| table.alike.get(context.idx());
     a.range() == b.range() && (p == q || alike(p) == alike(q))
 }
 
@@ -256,7 +256,7 @@ const REPEATING: [Family; 14] = [
 
 /// Finds the length of the calls in a run.
 struct Splitter<'w> {
-    works: &'w KernelTable<'w>,
+    table: &'w KernelTable<'w>,
     /// By operator, whether its calls launch each of their kernels once.
     repeating: FxHashMap<OpId, bool>,
 }
@@ -264,8 +264,8 @@ struct Splitter<'w> {
 impl Splitter<'_> {
     /// The number of kernels per call if the run repeats itself, otherwise the length of the run.
     fn length(&mut self, run: &[u32]) -> usize {
-        let works = self.works;
-        let Some(first) = run.first().and_then(|&at| works.get(at as usize)) else {
+        let table = self.table;
+        let Some(first) = run.first().and_then(|&at| table.get(at as usize)) else {
             return run.len();
         };
         let choice = first.choice;
@@ -274,13 +274,13 @@ impl Splitter<'_> {
         if first.record.call().is_some() || node || numbered || !self.repeats(choice.op) {
             return run.len();
         }
-        let launch = |&at: &u32| works.launch(at as usize);
+        let launch = |&at: &u32| table.launch(at as usize);
         let launches: Vec<(u32, [u32; 3])> = run.iter().filter_map(launch).collect();
         period(&launches)
     }
 
     fn repeats(&mut self, op: OpId) -> bool {
-        let choices = &self.works.choices;
+        let choices = &self.table.choices;
         *self.repeating.entry(op).or_insert_with(|| {
             choices.op(op).is_some_and(|name| {
                 let family = ops::family(name);
@@ -333,7 +333,7 @@ struct CostKey {
 
 /// The costs of calls. Each is computed once.
 struct CallCosts<'w> {
-    works: &'w KernelTable<'w>,
+    table: &'w KernelTable<'w>,
     list: Vec<OpCost>,
     /// The index of a known cost; otherwise whether the operators of the other direction could make it
     /// known.
@@ -344,9 +344,9 @@ struct CallCosts<'w> {
 }
 
 impl<'w> CallCosts<'w> {
-    fn new(works: &'w KernelTable<'w>) -> CallCosts<'w> {
+    fn new(table: &'w KernelTable<'w>) -> CallCosts<'w> {
         CallCosts {
-            works,
+            table,
             list: Vec::new(),
             known: FxHashMap::default(),
             alone: FxHashMap::default(),
@@ -354,17 +354,17 @@ impl<'w> CallCosts<'w> {
         }
     }
 
-    fn get(&self, price: CostId) -> Option<&OpCost> {
-        self.list.get(price? as usize)
+    fn get(&self, cost: CostId) -> Option<&OpCost> {
+        self.list.get(cost? as usize)
     }
 
     fn of(&mut self, call: &[u32]) -> CostId {
-        let works = self.works;
-        let first = works.get(*call.first()? as usize)?;
+        let table = self.table;
+        let first = table.get(*call.first()? as usize)?;
         let proven = match call {
             [_] => Some(first).filter(|w| !w.decoded.helper),
             // The kernel with the most time.
-            _ => (call.iter().filter_map(|&at| works.get(at as usize)))
+            _ => (call.iter().filter_map(|&at| table.get(at as usize)))
                 .filter(|w| !w.decoded.helper)
                 .max_by_key(|w| w.record.duration()),
         };
@@ -374,13 +374,13 @@ impl<'w> CallCosts<'w> {
             backward: first.record.context().dir == Dir::Bprop,
             own: !first.choice.from_forward,
             proven: proven.and_then(|w| dtype_in_memory(w.decoded)),
-            fills: (call.iter().filter_map(|&at| works.get(at as usize)))
+            fills: (call.iter().filter_map(|&at| table.get(at as usize)))
                 .any(|w| w.decoded.family == Family::Fill),
         };
         let known = match self.known.get(&key) {
             Some(known) => *known,
             None => {
-                let new = match cost(&works.choices, &key) {
+                let new = match cost(&table.choices, &key) {
                     Ok(cost) => Ok(self.add(cost)),
                     Err(problem) => Err(key.own && problem == UnknownCost::NoScalars),
                 };
@@ -389,7 +389,7 @@ impl<'w> CallCosts<'w> {
             }
         };
         match known {
-            Ok(price) => Some(price),
+            Ok(cost) => Some(cost),
             Err(true) => self.with_partners(&key, first.record),
             Err(false) => None,
         }
@@ -401,33 +401,33 @@ impl<'w> CallCosts<'w> {
     }
 
     fn with_partners(&mut self, key: &CostKey, record: Record<'_>) -> CostId {
-        let works = self.works;
-        let partners = self.partners.get_or_insert_with(|| Partners::of(works));
+        let table = self.table;
+        let partners = self.partners.get_or_insert_with(|| Partners::of(table));
         let named: Vec<(&OpName, &OpArgs)> = partners
             .of_record(record)
             .iter()
-            .filter_map(|(op, args)| Some((works.choices.op(*op)?, works.choices.shapes(*args)?)))
+            .filter_map(|(op, args)| Some((table.choices.op(*op)?, table.choices.shapes(*args)?)))
             .collect();
         if named.is_empty() {
             return None;
         }
-        let op = works.choices.op(key.op)?;
-        let args = works.choices.shapes(key.args)?;
+        let op = table.choices.op(key.op)?;
+        let args = table.choices.shapes(key.args)?;
         let cost = ops::cost_with_partners(op, args, &named, key.proven).ok()?;
         Some(self.add(cost))
     }
 
     /// The share of a kernel that is the only one of its call. It depends only on the cost and the
     /// kernel's name.
-    fn alone(&mut self, at: u32, price: CostId) -> Share {
-        let (Some(number), Some(work)) = (price, self.works.get(at as usize)) else {
+    fn alone(&mut self, at: u32, cost: CostId) -> Share {
+        let (Some(number), Some(work)) = (cost, self.table.get(at as usize)) else {
             return Share::default();
         };
         let key = (number, work.record.own.name.row());
         if let Some(known) = self.alone.get(&key) {
             return *known;
         }
-        let new = share(&[work], self.get(price)).first().copied();
+        let new = share(&[work], self.get(cost)).first().copied();
         let new = new.unwrap_or_default();
         self.alone.insert(key, new);
         new
@@ -457,10 +457,10 @@ impl Partners {
     /// Maximum number of operators per sequence number.
     const MOST: usize = 16;
 
-    fn of(works: &KernelTable<'_>) -> Partners {
+    fn of(table: &KernelTable<'_>) -> Partners {
         let mut partners = Partners::default();
-        for (record, chosen) in works.records.iter().zip(&works.chosen) {
-            let own = works.choices.get(*chosen);
+        for (record, chosen) in table.records.iter().zip(&table.chosen) {
+            let own = table.choices.get(*chosen);
             let Some(own) = own.filter(|c| c.marker.is_some() && !c.from_forward) else {
                 continue;
             };

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Text, event};
+use super::{Text, event, marker};
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{Run, ScopeId};
 use crate::profile::{HostRange, RangeArgs, RangeKind, SerialNumber, StrId};
@@ -434,10 +434,7 @@ fn bin_of(text: &str) -> RangeRole {
 
 /// The role of a dictionary of PyProf, by its keys. (PyProf searches the whole text for the words.)
 fn dictionary(text: &str) -> Option<RangeRole> {
-    let entries = match literal::parse(text) {
-        Ok(Literal::Dict(entries)) => entries,
-        _ => literal::leading_entries(text),
-    };
+    let entries = marker::entries(text);
     let get = |key: &str| literal::lookup(&entries, key);
     if let Some(frames) = get("traceMarker").and_then(Literal::items) {
         let lines = frames.iter().filter_map(Literal::as_str);

@@ -37,13 +37,18 @@ pub(super) enum Value {
     Str(String),
 }
 
+/// The entries of a dictionary, or the leading ones of a text that is cut off.
+pub(super) fn entries(text: &str) -> Vec<(Literal<'_>, Literal<'_>)> {
+    match literal::parse(text) {
+        Ok(Literal::Dict(entries)) => entries,
+        _ => literal::leading_entries(text),
+    }
+}
+
 impl Marker {
     /// Parses a marker; `None` for any other text.
     pub(super) fn parse(text: &str) -> Option<Marker> {
-        let entries = match literal::parse(text) {
-            Ok(Literal::Dict(entries)) => entries,
-            _ => literal::leading_entries(text),
-        };
+        let entries = entries(text);
         let get = |key: &str| literal::lookup(&entries, key);
         let list = get("args");
         Some(Marker {

@@ -3,7 +3,7 @@
 //! PyProf (<https://github.com/NVIDIA/PyProf>, archived 2021) worked in two steps: `parse` wrote one
 //! Python dictionary per kernel, `prof` read them back and wrote one row of columns each. Both outputs
 //! are written here: [`records`] returns the content of the dictionaries of a
-//! [`Run`](crate::correlate::Run), [`read`] that of a file of dictionaries, and [`rows`](rows::rows)
+//! [`Run`](crate::correlate::Run), [`read()`] that of a file of dictionaries, and [`rows`](rows::rows)
 //! the rows of either, so that a profile and its dictionaries have the same rows.
 //! `docs/pyprof-differences.md` lists how the output differs from PyProf's, and why.
 //!
@@ -38,6 +38,12 @@ pub use lines::LineFormat;
 pub use parse::{records, write};
 pub use range_template::RangeTemplate;
 pub use read::{DictionaryError, read};
+
+/// Kernels per task.
+const PIECE: usize = 1024;
+
+/// Kernels per batch: enough for 16 threads; their lines take some ten megabytes.
+const BATCH: usize = 16 * PIECE;
 
 /// A text of a profile, shared by all kernels that have it.
 pub type Text = Arc<str>;

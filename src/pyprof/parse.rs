@@ -16,17 +16,11 @@ use super::enclosing_ranges::{
 use super::lines::{LineFormat, LineWriter};
 use super::sequence::{Counted, Numbering, SequenceColumns, is_cell};
 use super::{
-    ContextId, DimsId, Dir, Execution, LaunchContext, NameId, RangeTemplate, Records, Text,
-    TextPool, TidId, count, event, names, push_number,
+    BATCH, ContextId, DimsId, Dir, Execution, LaunchContext, NameId, PIECE, RangeTemplate, Records,
+    Text, TextPool, TidId, count, event, names, push_number,
 };
 use crate::correlate::{Direction, Link, OpCall, OpCallId, Run, ScopeId, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
-
-/// Number of kernels per task.
-const PIECE: usize = 1024;
-
-/// Number of kernels per batch: enough for 16 threads; their lines take some ten megabytes.
-const BATCH: usize = 16 * PIECE;
 
 /// The records of all kernels, in order of start time, including those that PyProf drops.
 pub fn records(run: &Run) -> Records {

@@ -122,7 +122,7 @@ pub fn rows(records: &Records) -> KernelRows<'_> {
     let decoded: Vec<DecodedName> = names.par_iter().map(|name| decode(name)).collect();
     let tensor_core = decoded.iter().map(tensor_core).collect();
     let (choices, chosen) = op_choice::choose(records);
-    let works = KernelTable {
+    let table = KernelTable {
         records,
         choices,
         chosen,
@@ -135,15 +135,15 @@ pub fn rows(records: &Records) -> KernelRows<'_> {
                 .map(|p| (&p.markers, &p.trace, &p.layer)),
         ),
     };
-    let shares = calls::shares(&works);
+    let shares = calls::shares(&table);
     let mut writer = RowBuilder {
-        works: &works,
+        table: &table,
         cells: IndexSet::default(),
         known: FxHashMap::default(),
     };
     let list = records
         .iter()
-        .zip(&works.chosen)
+        .zip(&table.chosen)
         .zip(shares)
         .map(|((record, chosen), share)| writer.row(record, *chosen, share))
         .collect();
@@ -182,15 +182,15 @@ struct Decides {
 
 /// Formats the cells, once per chosen operator.
 struct RowBuilder<'w> {
-    works: &'w KernelTable<'w>,
+    table: &'w KernelTable<'w>,
     cells: IndexSet<Cells, FxBuildHasher>,
     known: FxHashMap<Decides, (ContextId, CellsId)>,
 }
 
 impl RowBuilder<'_> {
     fn row(&mut self, record: Record<'_>, chosen: ChoiceId, share: Share) -> Own {
-        let works = self.works;
-        let choice = works.choices.get(chosen);
+        let table = self.table;
+        let choice = table.choices.get(chosen);
         let marked = choice.is_some_and(|choice| choice.marker.is_some());
         let decides = Decides {
             choice: chosen,
@@ -202,7 +202,7 @@ impl RowBuilder<'_> {
         let (context, cells) = match (self.known.get(&decides), choice) {
             (Some(known), _) => *known,
             (None, Some(choice)) => {
-                let cells = cells(&works.choices, choice, record, &works.decoded);
+                let cells = cells(&table.choices, choice, record, &table.decoded);
                 let id = CellsId::new(self.cells.insert_full(cells).0);
                 self.known.insert(decides, (choice.context, id));
                 (choice.context, id)

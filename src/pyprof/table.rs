@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 
 use super::rows::{KernelRows, Line, Of};
-use super::{KernelName, LaunchContext, Text, push_number};
+use super::{BATCH, KernelName, LaunchContext, PIECE, Text, push_number};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::{csv_cell, plain};
 
@@ -459,12 +459,6 @@ pub fn write(
     }
     Ok(())
 }
-
-/// Number of rows per task.
-const PIECE: usize = 1024;
-
-/// Number of rows per batch: enough for 16 threads.
-const BATCH: usize = 16 * PIECE;
 
 /// The table with every shared text formatted.
 struct Table<'a> {

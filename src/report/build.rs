@@ -17,12 +17,12 @@ use crate::base::units::bytes;
 use crate::correlate::{DeviceTimeline, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{
-    self, Member, MemoryUse, exposed_comm_per_step, is_recordable, product_of, shows_pytorch,
-    to_collect, to_collect_without_pytorch,
+    self, Member, MemoryUse, exposed_comm_per_step, how_to_record, how_to_record_without_pytorch,
+    is_recordable, product_of, shows_pytorch,
 };
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::evidence::cited;
-use crate::judge::{Fault, Finding, Saving, SavingKind, Verdict};
+use crate::judge::{Fault, Finding, RuleResults, Saving, SavingKind};
 
 /// Longest name of a place, operator or file, in characters; longer names lose their middle. A single
 /// marker of a real profile can be thousands of characters long.
@@ -39,11 +39,11 @@ const FASTEST: f64 = 1.15;
 /// Why the cost of an algorithm search is not known.
 pub(super) const SEARCH: &str = "candidates of an algorithm search, which steady steps do not run";
 /// Most operators listed per reason for an unknown cost.
-const MAX_UNKNOWN_NAMES: usize = 5;
+pub(crate) const MAX_UNKNOWN_NAMES: usize = 5;
 
 impl Report {
     /// Builds the report of one profile.
-    pub fn new(costed: &Costed, verdict: &Verdict, options: &Options) -> Report {
+    pub fn new(costed: &Costed, results: &RuleResults, options: &Options) -> Report {
         let profile = &costed.run.profile;
         let summary = summary(costed);
         // Only these look at every kernel, call and gap; the rest looks at sites.
@@ -60,15 +60,15 @@ impl Report {
             },
         );
         let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
-        let findings: Vec<_> = verdict
+        let findings: Vec<_> = results
             .findings
             .iter()
             .enumerate()
             .map(|(i, f)| finding(i + 1, f))
             .collect();
-        let minor = verdict.minor.iter().map(|f| finding(0, f)).collect();
-        let capture = verdict.capture.iter().map(|f| finding(0, f)).collect();
-        let numbers = layers::numbers_by_site(costed, verdict);
+        let minor = results.minor.iter().map(|f| finding(0, f)).collect();
+        let capture = results.capture.iter().map(|f| finding(0, f)).collect();
+        let numbers = layers::numbers_by_site(costed, results);
         let pytorch = shows_pytorch(costed);
         let (layers, layers_omitted) = layers::rows(costed, &numbers, summary.busy_ns);
         let (sites, sites_omitted) = sites::rows(costed, numbers, options, summary.busy_ns);
@@ -102,14 +102,14 @@ impl Report {
             host: host::of(&costed.run, summary.device_window_ns),
             units,
             launching,
-            already_fast: layers::already_fast(costed, verdict, summary.busy_ns),
+            already_fast: layers::already_fast(costed, results, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
-            skipped: skipped(verdict, costed, pytorch),
+            skipped: skipped(results, costed, pytorch),
             unattributed: unattributed(costed, pytorch),
             cost_unknown: cost_unknown(costed),
-            faults: faults(verdict),
+            faults: faults(results),
             notes: notes(costed, pytorch),
-            method: method(costed, verdict),
+            method: method(costed, results),
             windows: None,
             program: None,
             summary,
@@ -130,12 +130,12 @@ pub(super) fn title(path: &str) -> String {
 
 /// Text of a profile as a label: without home folders, and shortened.
 pub(super) fn label(text: &str) -> String {
-    text::clip(&text::home(text), MAX_LABEL)
+    text::clip(&text::without_home(text), MAX_LABEL)
 }
 
 /// Text of a profile as a sentence: without home folders, and shortened.
 fn sentence(text: &str) -> String {
-    text::clip(&text::home(text), MAX_SENTENCE)
+    text::clip(&text::without_home(text), MAX_SENTENCE)
 }
 
 /// The value, or 0 where it is not finite: JSON has no other numbers.
@@ -166,7 +166,7 @@ pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
 /// work of the model, latency-bound work, whose ideal time is shorter than any launch,
 /// communication, which waits for other ranks, and work that is faster than its ideal: its operands were
 /// in a cache, or its recorded shapes are not its own.
-pub(super) fn priced<'a>(
+pub(super) fn cost_known<'a>(
     sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
 ) -> (f64, Option<f64>) {
     sites
@@ -189,7 +189,7 @@ fn summary(costed: &Costed) -> Summary {
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(DeviceTimeline::analysed_ns));
     let busy_ns = sum(devices.iter().map(|d| d.busy_ns));
-    let (cost_known_ns, best_ideal_ns) = priced(run.sites.iter().zip(&costed.sites));
+    let (cost_known_ns, best_ideal_ns) = cost_known(run.sites.iter().zip(&costed.sites));
     Summary {
         gpu: gpu_name(costed),
         devices: devices.len() as u64,
@@ -398,14 +398,14 @@ pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
 }
 
 /// One row per thing to record: a profile without shapes lacks a dozen facts.
-fn skipped(verdict: &Verdict, costed: &Costed, pytorch: bool) -> Vec<SkippedRules> {
+fn skipped(results: &RuleResults, costed: &Costed, pytorch: bool) -> Vec<SkippedRules> {
     let collect = match pytorch {
-        true => to_collect,
-        false => to_collect_without_pytorch,
+        true => how_to_record,
+        false => how_to_record_without_pytorch,
     };
     let gpu_known = costed.gpu.is_some();
     let mut by_needs: IndexMap<&str, SkippedRules> = IndexMap::new();
-    for missing in &verdict.not_judged {
+    for missing in &results.skipped {
         let needs = collect(&missing.needs, &costed.run.profile, gpu_known);
         let row = by_needs.entry(needs).or_insert_with(|| SkippedRules {
             needs: needs.to_owned(),
@@ -421,8 +421,8 @@ fn skipped(verdict: &Verdict, costed: &Costed, pytorch: bool) -> Vec<SkippedRule
     SkippedRules::in_order(by_needs.into_values())
 }
 
-fn faults(verdict: &Verdict) -> Vec<Fault> {
-    verdict
+fn faults(results: &RuleResults) -> Vec<Fault> {
+    results
         .faults
         .iter()
         .map(|f| Fault {
@@ -586,7 +586,7 @@ fn memory_note(memory: &MemoryUse) -> String {
     )
 }
 
-fn method(costed: &Costed, verdict: &Verdict) -> Method {
+fn method(costed: &Costed, results: &RuleResults) -> Method {
     let profile = &costed.run.profile;
     let coverage = &costed.coverage;
     let mut assumptions: Vec<String> = costed
@@ -615,7 +615,7 @@ fn method(costed: &Costed, verdict: &Verdict) -> Method {
         assumptions,
         user_costs: user_costs(costed),
         switches: profile.switches.clone(),
-        rules_run: verdict.rules_run as u64,
+        rules_run: results.rules_run as u64,
     }
 }
 

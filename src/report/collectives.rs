@@ -10,16 +10,13 @@ use super::{CollectiveCall, CollectiveTimes, Report};
 use crate::base::units::{bytes, count, ns, per_step_count, percent, rate};
 use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
-use crate::facts::message_of;
+use crate::facts::{ENOUGH_CALLS, message_of};
 use crate::profile::collective_in;
 use crate::profile::{KernelId, Span, StrId};
 
 /// Most collectives kept per rank, which is some steps of a large model. This bounds the size of the
 /// report.
 const MAX_CALLS: usize = 4096;
-/// Calls of one size from which the fastest one is taken as the transfer: of fewer, each may have waited
-/// for another rank.
-const ENOUGH_CALLS: u64 = 5;
 
 /// Collectives of one kind among as many ranks, with messages of about one size: within a factor of four.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

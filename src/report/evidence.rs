@@ -83,7 +83,7 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
             .iter()
             .map(|(name, value)| FactValue {
                 name: label(name),
-                value: text::clip(&text::home(value), MAX_VALUE),
+                value: text::clip(&text::without_home(value), MAX_VALUE),
             })
             .collect(),
         operators: operators(&costed.run, &sites),
@@ -293,7 +293,7 @@ fn print_args(args: &OpArgs) -> String {
         }
         out.push_str(&value);
     }
-    text::clip(&text::home(&out), MAX_ARGUMENTS)
+    text::clip(&text::without_home(&out), MAX_ARGUMENTS)
 }
 
 /// The message of a collective, `bf16[8816192] among 8 ranks`, instead of a dozen arguments of its

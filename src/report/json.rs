@@ -10,8 +10,13 @@ pub const SCHEMA: &str = include_str!("../../docs/schema/report.json");
 /// Indented JSON with a final newline. Texts are as the profile has them: programs that print them must
 /// escape them.
 pub fn json(report: &Report) -> String {
-    // Serializing fails only for maps whose keys are not strings, and a report has no maps.
-    let mut text = serde_json::to_string_pretty(report)
+    to_json(report)
+}
+
+/// Indented JSON with a final newline.
+pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
+    // Serializing fails only for maps whose keys are not strings.
+    let mut text = serde_json::to_string_pretty(value)
         .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
     text.push('\n');
     text

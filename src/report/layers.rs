@@ -3,13 +3,13 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::build::{label, priced, share_of_busy, sum};
+use super::build::{cost_known, label, share_of_busy, sum};
 use super::narrative;
 use super::{AlreadyFast, LayerRow, Omitted};
 use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
-use crate::judge::Verdict;
+use crate::judge::RuleResults;
 
 /// Most rows of the table of layers. A report in a pull request has no room for more.
 pub(crate) const MAX_ROWS: usize = 200;
@@ -103,7 +103,7 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         let of = members().filter(|(s, _)| direction.is_none_or(|d| s.direction == d));
         sum(of.map(|(s, _)| s.time_ns))
     };
-    let (cost_known_ns, best_ideal_ns) = priced(members());
+    let (cost_known_ns, best_ideal_ns) = cost_known(members());
     let mut findings: Vec<u64> = sites
         .iter()
         .filter_map(|&i| numbers.get(i))
@@ -189,10 +189,10 @@ fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<(B
 }
 
 /// The numbers of the findings about each site.
-pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64>> {
+pub(super) fn numbers_by_site(costed: &Costed, results: &RuleResults) -> Vec<Vec<u64>> {
     let run = &costed.run;
     let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); run.sites.len()];
-    for (number, finding) in (1u64..).zip(&verdict.findings) {
+    for (number, finding) in (1u64..).zip(&results.findings) {
         for site in &finding.sites {
             if let Some(list) = numbers.get_mut(site.idx()) {
                 list.push(number);
@@ -223,12 +223,16 @@ pub(super) fn numbers_by_site(costed: &Costed, verdict: &Verdict) -> Vec<Vec<u64
 /// available, grouped by layer pattern. Excluded are work that a finding covers, the backward pass of
 /// operators that a finding wants fused or removed, and latency-bound kernels, of which fewer would be
 /// better.
-pub(super) fn already_fast(costed: &Costed, verdict: &Verdict, busy_ns: i64) -> Vec<AlreadyFast> {
+pub(super) fn already_fast(
+    costed: &Costed,
+    results: &RuleResults,
+    busy_ns: i64,
+) -> Vec<AlreadyFast> {
     let run = &costed.run;
     let display = |site: &Site| site.op.as_ref().map_or(String::new(), OpName::display);
     let mut wanted: FxHashSet<usize> = FxHashSet::default();
     let mut rewritten: FxHashSet<(Key, String)> = FxHashSet::default();
-    for finding in verdict.findings.iter().chain(&verdict.minor) {
+    for finding in results.findings.iter().chain(&results.minor) {
         wanted.extend(finding.sites.iter().map(|s| s.idx()));
         wanted.extend(finding.backward.iter().map(|s| s.idx()));
         if finding

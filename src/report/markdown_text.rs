@@ -37,7 +37,7 @@ fn options() -> Options<'static> {
 
 /// Markdown as HTML, with no elements other than those of Markdown.
 pub(super) fn html(markdown: &str) -> String {
-    text::unjoined(&markdown_to_html(markdown, &options()))
+    text::without_joiners(&markdown_to_html(markdown, &options()))
 }
 
 /// Markdown as paragraphs of plain text; code keeps its backticks and listings their lines.
@@ -80,7 +80,7 @@ fn gather<'a>(node: &'a AstNode<'a>, in_item: bool, depth: usize, blocks: &mut V
     match &data.value {
         NodeValue::CodeBlock(code) => {
             blocks.push(Block::Code(
-                code.literal.lines().map(text::listing).collect(),
+                code.literal.lines().map(text::code_line).collect(),
             ));
         }
         NodeValue::HtmlBlock(html) => blocks.push(Block::Paragraph(vec![Run {
@@ -122,7 +122,7 @@ fn inline<'a>(node: &'a AstNode<'a>, depth: usize, runs: &mut Vec<Run>) {
                 continue;
             }
         };
-        let text = text::unjoined(&text).replace(char::is_control, "");
+        let text = text::without_joiners(&text).replace(char::is_control, "");
         match runs.last_mut() {
             Some(last) if !last.code && !code => last.text.push_str(&text),
             _ => runs.push(Run { text, code }),

@@ -44,7 +44,7 @@ mod user_template;
 mod verdict;
 mod work_units;
 
-pub(crate) use build::{share, share_of_busy, steps_in_window, total_saving};
+pub(crate) use build::{MAX_UNKNOWN_NAMES, share, share_of_busy, steps_in_window, total_saving};
 pub use clusters::KernelCluster;
 pub use collectives::CollectiveRow;
 pub(crate) use collectives::RowKey;
@@ -59,6 +59,7 @@ pub use job::{
     CollectiveCall, CollectiveTimes, FirstCollective, Job, LeftOut, OnRanks, Rank, RankStep,
     RankTimes, Waits,
 };
+pub(crate) use json::to_json;
 pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};

@@ -264,8 +264,8 @@ fn notifications(report: &Report) -> Vec<Value> {
 /// Plain text of a message. Viewers turn `[words](target)` into links and may notify `@name`; neither
 /// is left in the text.
 fn quiet(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(text::listing).collect();
-    text::unmentioned(&lines.join("\n").replace("](", "] ("))
+    let lines: Vec<String> = text.lines().map(text::code_line).collect();
+    text::without_mentions(&lines.join("\n").replace("](", "] ("))
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
-use super::user_template::{self, Bounded};
+use super::user_template;
 use super::{Report, markdown_text, narrative};
+use crate::base::jinja::Bounded;
 use crate::base::{text, units};
 
 /// Instructions that a user's template may take, about a second. The built-in ones take about a
@@ -55,7 +56,7 @@ pub fn render_template(
     let values = Value::from(Serde(report));
     let (name, text) = (source_name.to_owned(), template_text.to_owned());
     let render = move || {
-        let mut out = Bounded::default();
+        let mut out = Bounded::new(user_template::MAX_OUTPUT);
         let template = env.template_from_named_str(&name, &text);
         let done = template.and_then(|t| t.render_captured_to(values, &mut out).map(drop));
         match done {

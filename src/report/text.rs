@@ -12,7 +12,7 @@ use super::markdown_text::{self, Block, Run};
 use super::text_table::{Align, Column, Row, Table, width_of};
 use super::verdict::without_a_known_loss;
 use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
-use crate::base::text::{clip, listing, plain};
+use crate::base::text::{clip, code_line, plain};
 use crate::base::units::{bytes, count, counted, ns, percent, times};
 use crate::judge::Severity;
 
@@ -166,7 +166,7 @@ impl Page {
         let digits = quote.lines.last().map_or(1, |l| l.number.to_string().len());
         for line in &quote.lines {
             let mut print = |mark: char, text: &str, style: Style| {
-                let text = format!("{mark} {:>digits$} | {}", line.number, listing(text));
+                let text = format!("{mark} {:>digits$} | {}", line.number, code_line(text));
                 self.out.push_str(&format!("    {style}{text}{style:#}\n"));
             };
             match line.number == quote.line {

@@ -4,7 +4,6 @@
 //! (statements that capture output, most functions, sums of texts that are named), filters accept texts up to a
 //! limit, and the rendering runs in a thread of its own, which is waited for within [`TIME`] and [`MEMORY`] only.
 
-use std::io;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use crate::base::jinja::{Tag, Token, tags};
 /// Maximum length of a template in bytes.
 pub const MAX_TEMPLATE: usize = 256 << 10;
 /// Maximum length of what a template is rendered to, in bytes.
-const MAX_OUTPUT: usize = 64 << 20;
+pub(super) const MAX_OUTPUT: usize = 64 << 20;
 /// Maximum length of a text that a filter accepts, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 /// Maximum number of `~` and `+` in a tag, and of branches of all conditions.
@@ -206,28 +205,6 @@ pub(super) fn fits(bytes: usize) -> Result<(), Error> {
             ErrorKind::InvalidOperation,
             format!("a text of more than {MAX_TEXT} bytes"),
         )),
-    }
-}
-
-/// Takes [`MAX_OUTPUT`] bytes and no more.
-#[derive(Default)]
-pub(super) struct Bounded {
-    pub(super) bytes: Vec<u8>,
-    pub(super) full: bool,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + more.len() > MAX_OUTPUT {
-            self.full = true;
-            return Err(io::Error::other("the output is too long"));
-        }
-        self.bytes.extend_from_slice(more);
-        Ok(more.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

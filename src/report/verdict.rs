@@ -8,7 +8,7 @@ use super::narrative::{
 use super::{
     FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepRow, StepsFrom, Summary,
 };
-use crate::base::text::{self, some};
+use crate::base::text::{self, list_some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
 
@@ -639,7 +639,7 @@ fn hidden_count(
         })
         .collect();
     let verb = if total == 1 { "is" } else { "are" };
-    (total > 0).then(|| (text::all(&parts), verb))
+    (total > 0).then(|| (text::list(&parts), verb))
 }
 
 fn since_baseline(report: &Report) -> Vec<String> {
@@ -672,7 +672,7 @@ fn named(gone: &[GoneFinding]) -> String {
     let names: Vec<String> = (gone.iter())
         .map(|g| format!("{} ({})", g.rule, g.place))
         .collect();
-    some(&names, NAMED)
+    list_some(&names, NAMED)
 }
 
 fn suppressed(report: &Report) -> Option<String> {

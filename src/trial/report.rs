@@ -289,7 +289,7 @@ fn row(candidates: &[&Candidate], runs: &[Measured], series: &Series<'_>) -> Tri
 fn own_lines(runs: &[Measured]) -> Option<String> {
     let lines = runs.first()?.lines.iter().flat_map(|text| text.lines());
     let lines: Vec<String> = lines
-        .map(|line| text::listing(line).replace("```", "``"))
+        .map(|line| text::code_line(line).replace("```", "``"))
         .collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }

@@ -4,8 +4,8 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 use super::model::Trial;
-use crate::compare::diff::{tidy, to_json};
-use crate::report::{BuiltIn, TemplateError, page};
+use crate::compare::diff::tidy;
+use crate::report::{BuiltIn, TemplateError, page, to_json};
 
 const TEMPLATE: &str = include_str!("trial.md.jinja");
 

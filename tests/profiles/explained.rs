@@ -109,7 +109,7 @@ fn name(path: &Path) -> String {
 fn explained(path: &Path, advisor: &Advisor) -> Option<Explained> {
     let profile = open(path, &NoProgress).ok()?;
     let analysis = advisor.analyze(profile, &mut |_| {}).ok()?;
-    let (costed, verdict) = (&analysis.costed, &analysis.verdict);
+    let (costed, verdict) = (&analysis.costed, &analysis.results);
     let table = FactTable::new(costed);
     let found: BTreeSet<SiteId> = (verdict.findings.iter().chain(&verdict.minor))
         .flat_map(|finding| finding.sites.iter().copied())

@@ -10,7 +10,7 @@ use pyprof_advise::correlate::{DeviceTimeline, SiteId, UnneededRanges, correlate
 use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
 use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, MemberKind};
 use pyprof_advise::gpu::select;
-use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleSet, SavingKind, Verdict, judge};
+use pyprof_advise::judge::{FLOOR, Finding, RuleInput, RuleResults, RuleSet, SavingKind, judge};
 use pyprof_advise::profile::Profile;
 use pyprof_advise::read;
 use pyprof_advise::report::{Options, RankTimes, Report, SavingReport, UnitKind, json};
@@ -115,7 +115,7 @@ fn subjects(table: &FactTable<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
     all
 }
 
-fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
+fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
     let mut wanted: BTreeMap<(Option<SiteId>, &str), (&str, &str)> = BTreeMap::new();
     for finding in verdict.findings.iter().chain(&verdict.minor) {
         for site in subjects(table, finding) {
@@ -134,7 +134,7 @@ fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
 }
 
 /// Claims of GPU time fit into the sites they are about, all claims into the analysed time.
-fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
+fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
     let totals = table.totals();
     let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
@@ -230,7 +230,7 @@ fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &Ve
 }
 
 /// A finding whose advice removes or replaces work leaves nothing of it to the findings behind it.
-fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict: &Verdict) {
+fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
     let run = &table.costed.run;
     let mut replaced: BTreeMap<SiteId, f64> = BTreeMap::new();
     for finding in &verdict.findings {
@@ -262,7 +262,7 @@ fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict
 }
 
 /// Headline, table, sections and lists of a report agree.
-fn agrees_with_itself(name: &str, costed: &Costed, verdict: &Verdict) {
+fn agrees_with_itself(name: &str, costed: &Costed, verdict: &RuleResults) {
     let options = Options {
         top: 1_000_000,
         max_sites: 1_000_000,
@@ -601,7 +601,7 @@ fn shares_are_at_most_1(name: &str, key: &str, value: &serde_json::Value) {
 }
 
 /// Checks that at most ten findings are shown by default, each with the file of its rule.
-fn report(name: &str, costed: &Costed, verdict: &Verdict) {
+fn report(name: &str, costed: &Costed, verdict: &RuleResults) {
     let report = Report::new(
         costed,
         verdict,

@@ -6,18 +6,18 @@ use pyprof_advise::correlate::correlate;
 use pyprof_advise::cost::{VOCABULARY, estimate_costs};
 use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
-use pyprof_advise::judge::{Finding, RuleSet, Verdict, judge};
+use pyprof_advise::judge::{Finding, RuleResults, RuleSet, judge};
 use pyprof_advise::read;
 
 use crate::shared;
 
 const MS: f64 = 1e6;
 
-fn verdict(pair: &str) -> Option<Verdict> {
+fn verdict(pair: &str) -> Option<RuleResults> {
     verdict_on(&format!("profiles_pairs/{pair}"))
 }
 
-fn verdict_on(path: &str) -> Option<Verdict> {
+fn verdict_on(path: &str) -> Option<RuleResults> {
     let path = shared::path(path)?;
     let profile = read::open(&path, &read::NoProgress).unwrap();
     let gpu = select::choose(None, &profile).unwrap();
@@ -26,7 +26,7 @@ fn verdict_on(path: &str) -> Option<Verdict> {
     Some(judge(&rules, &FactTable::new(&costed)))
 }
 
-fn find<'v>(verdict: &'v Verdict, rule: &str) -> Option<&'v Finding> {
+fn find<'v>(verdict: &'v RuleResults, rule: &str) -> Option<&'v Finding> {
     let all = verdict.findings.iter().chain(&verdict.minor);
     all.into_iter().find(|finding| finding.rule == rule)
 }

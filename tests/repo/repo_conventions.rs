@@ -159,7 +159,7 @@ fn modules_use_lower_floors_only() {
 #[test]
 fn module_order_check_detects_violations() {
     let used =
-        modules_used("use crate::{base, judge::Verdict};\n// crate::cli\nfoo(crate::cost::X)");
+        modules_used("use crate::{base, judge::RuleResults};\n// crate::cli\nfoo(crate::cost::X)");
     let names: Vec<&str> = used.keys().map(String::as_str).collect();
     assert_eq!(names, ["base", "cost", "judge"]);
     assert_eq!(used["cost"], 3);

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::formats::check::github;
 use comrak::nodes::NodeValue;
-use comrak::{Arena, Options as Comrak, parse_document};
+use comrak::{Arena, parse_document};
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{
     Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedWork, Exclusion,
@@ -19,7 +20,7 @@ use pyprof_advise::cost::{
 use pyprof_advise::facts::Member;
 use pyprof_advise::gpu::{Choice, Gpu, How, Vendor, calibration};
 use pyprof_advise::judge::{
-    Confidence, Fault, Finding, NotJudged, Saving, SavingKind, Severity, Verdict,
+    Confidence, Fault, Finding, MissingFact, RuleResults, Saving, SavingKind, Severity,
 };
 use pyprof_advise::profile::{ConfigId, Device, DeviceId, KernelId, Profile, Span};
 use pyprof_advise::report::{Options, Report, json, markdown, render_template};
@@ -86,7 +87,7 @@ fn decoded(base: &str, family: Family) -> DecodedName {
 /// A run and its verdict, built site by site.
 struct Sample {
     costed: Costed,
-    verdict: Verdict,
+    results: RuleResults,
 }
 
 impl Sample {
@@ -166,9 +167,9 @@ impl Sample {
                 },
                 proven_cc: None,
             },
-            verdict: Verdict {
+            results: RuleResults {
                 rules_run: 100,
-                ..Verdict::default()
+                ..RuleResults::default()
             },
         }
     }
@@ -258,17 +259,17 @@ impl Sample {
     }
 
     fn finding(&mut self, site: SiteId, title: &str, place: &str, saving_ms: f64) {
-        self.verdict
+        self.results
             .findings
             .push(finding(site, title, place, saving_ms));
     }
 
     fn saving(&mut self, finding: usize) -> &mut Saving {
-        self.verdict.findings[finding].saving.as_mut().unwrap()
+        self.results.findings[finding].saving.as_mut().unwrap()
     }
 
     fn report(&self) -> Report {
-        Report::new(&self.costed, &self.verdict, &Options::default())
+        Report::new(&self.costed, &self.results, &Options::default())
     }
 
     fn markdown(&self) -> String {
@@ -334,7 +335,7 @@ fn sample() -> Sample {
         "blocks.*.mlp (24 layers)",
         16.0,
     );
-    s.verdict.not_judged.push(NotJudged {
+    s.results.skipped.push(MissingFact {
         fact: "site.m".into(),
         needs: "shapes: `emit_nvtx(record_shapes=True)`".into(),
         rules: vec!["shapes/x".into()],
@@ -342,18 +343,6 @@ fn sample() -> Sample {
         time_ns: 4.0 * MS,
     });
     s
-}
-
-/// GitHub's dialect, plus extensions that stray text could trigger.
-fn github() -> Comrak<'static> {
-    let mut options = Comrak::default();
-    options.extension.table = true;
-    options.extension.autolink = true;
-    options.extension.strikethrough = true;
-    options.extension.tasklist = true;
-    options.extension.footnotes = true;
-    options.extension.math_dollars = true;
-    options
 }
 
 /// A rendered report.
@@ -507,7 +496,7 @@ fn many_findings_are_folded() {
     for i in 0..15 {
         let title = format!("Finding number {i}");
         s.finding(SiteId(1), &title, "head", 0.5);
-        s.verdict
+        s.results
             .minor
             .push(finding(SiteId(1), &title, "head", 0.01));
     }
@@ -533,7 +522,7 @@ fn hostile_text_is_escaped() {
     s.site(evil, evil, 12.0, Some(11.5));
     s.site(evil, evil, 4.0, None);
     s.finding(site, "Title", evil, 16.0);
-    let f = &mut s.verdict.findings[0];
+    let f = &mut s.results.findings[0];
     f.evidence = vec![(evil.into(), evil.into())];
     f.file = evil.into();
     f.references = vec![evil.into(), "javascript:alert(1)".into()];
@@ -548,7 +537,7 @@ fn hostile_text_is_escaped() {
     Arc::make_mut(&mut s.costed.kernels[0][0]).base = evil.into();
     let choice = s.costed.gpu.as_mut().unwrap();
     choice.remarks.push(evil.into());
-    s.verdict.faults.push(Fault {
+    s.results.faults.push(Fault {
         rule: evil.into(),
         message: evil.into(),
         count: 2,
@@ -571,7 +560,7 @@ fn long_labels_are_bounded() {
     let mut s = Sample::new();
     let site = s.site(&long, &long, 24.0, Some(6.0));
     s.finding(site, "Title", &long, 16.0);
-    s.verdict.findings[0].evidence = vec![(long.clone(), long.clone())];
+    s.results.findings[0].evidence = vec![(long.clone(), long.clone())];
     s.costed.run.profile.note("rows_skipped", long);
     assert!(s.markdown().len() < 10_000);
     assert!(json(&s.report()).len() < 20_000);
@@ -597,8 +586,8 @@ fn many_layers_are_folded_and_counted() {
 #[test]
 fn healthy_and_skipped_have_different_messages() {
     let mut healthy = sample();
-    healthy.verdict.findings.clear();
-    healthy.verdict.not_judged.clear();
+    healthy.results.findings.clear();
+    healthy.results.skipped.clear();
     let said = healthy.report().verdict.join(" ");
     let expected = "100 rules found nothing worth changing.";
     assert!(said.contains(expected), "{said}");
@@ -752,7 +741,7 @@ fn work_with_findings_is_not_listed_as_already_fast() {
     assert_eq!(s.report().already_fast.len(), 1);
     s.finding(SiteId(1), "Change the head", "head", 1.0);
     assert!(s.report().already_fast.is_empty());
-    s.verdict.findings.pop();
+    s.results.findings.pop();
     s.costed.sites[1].bound = Some(Bound::Latency);
     assert!(s.report().already_fast.is_empty());
 }
@@ -766,7 +755,7 @@ fn backward_of_work_to_be_fused_is_not_listed_as_already_fast() {
     s.costed.run.sites[1].direction = Direction::Bprop;
     s.finding(forward, "Change the forward pass", "head", 1.0);
     assert_eq!(s.report().already_fast.len(), 1);
-    s.verdict.findings[1].members = vec![Member::Chain(0)];
+    s.results.findings[1].members = vec![Member::Chain(0)];
     assert!(s.report().already_fast.is_empty());
 }
 

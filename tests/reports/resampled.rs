@@ -10,7 +10,7 @@ use pyprof_advise::compare::merge;
 use pyprof_advise::correlate::{Run, correlate};
 use pyprof_advise::cost::{VOCABULARY, estimate_costs};
 use pyprof_advise::gpu::select;
-use pyprof_advise::judge::Verdict;
+use pyprof_advise::judge::RuleResults;
 use pyprof_advise::read;
 use pyprof_advise::report::{Options, Report, SiteRow, UnitKind, WorkUnit};
 
@@ -53,7 +53,7 @@ impl Source {
         let profile = read::open(&path, &read::NoProgress).unwrap();
         let gpu = select::choose(None, &profile).unwrap();
         let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
-        let mut report = Report::new(&costed, &Verdict::default(), &Options::default());
+        let mut report = Report::new(&costed, &RuleResults::default(), &Options::default());
         let unit = report
             .units
             .iter()

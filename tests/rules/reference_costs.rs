@@ -118,15 +118,6 @@ fn reference_cases_have_the_expected_costs() {
 }
 
 #[test]
-fn copies_within_a_device_are_read_and_written() {
-    use pyprof_advise::cost::transfer::{copy_dram_bytes, set_dram_bytes};
-    use pyprof_advise::profile::CopyKind;
-    assert_eq!(copy_dram_bytes(CopyKind::DtoD, 1_048_576), 2_097_152);
-    assert_eq!(copy_dram_bytes(CopyKind::HtoD, 1_048_576), 1_048_576);
-    assert_eq!(set_dram_bytes(1_048_576), 1_048_576);
-}
-
-#[test]
 fn views_are_not_operators() {
     for name in [
         "view",

@@ -1,4 +1,4 @@
-//! Resolves names and checks types: turns a syntax tree into an [`Tree`].
+//! Resolves names and checks types: turns a syntax tree into a [`Tree`].
 
 use std::ops::Range;
 
@@ -91,15 +91,7 @@ impl<'a, N: Names> Checker<'a, N> {
     fn node(&mut self, ast: &Ast<'a>) -> Option<(Node<N::Name>, Type)> {
         let at = &ast.at;
         match &ast.kind {
-            Kind::Literal(value) => {
-                let ty = match value {
-                    Value::Bool(_) => Type::BOOL,
-                    Value::Int(_) => Type::INT,
-                    Value::Double(_) => Type::DOUBLE,
-                    _ => Type::STR,
-                };
-                Some((Node::Literal(value.clone()), ty))
-            }
+            Kind::Literal(value) => Some((Node::Literal(value.clone()), Type::of_literal(value))),
             Kind::Name(_) => self.name(ast),
             Kind::Field(operand, field) => match segments(ast) {
                 Some(_) => self.name(ast),

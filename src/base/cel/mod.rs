@@ -1,7 +1,7 @@
 //! The expression language of rule and cost files: the subset of the Common Expression Language (CEL)
 //! that they need, parsed, type-checked and evaluated here.
 //!
-//! [`check`] parses an expression and resolves its names and types, so that an [`Tree`] can only fail
+//! [`check()`] parses an expression and resolves its names and types, so that a [`Tree`] can only fail
 //! on values: an absent name, an overflow, a missing key. [`truth`] and [`value`] evaluate it in
 //! three-valued logic. The kind of file defines the names: rules use facts, costs use properties of an
 //! operator's arguments. They implement [`Names`] and [`Bindings`].
@@ -109,6 +109,16 @@ impl Type {
     pub const DOUBLE: Type = Type::One(Scalar::Double);
     /// A string.
     pub const STR: Type = Type::One(Scalar::Str);
+
+    /// The type of a literal.
+    pub fn of_literal(value: &Value) -> Type {
+        match value {
+            Value::Bool(_) => Type::BOOL,
+            Value::Int(_) => Type::INT,
+            Value::Double(_) => Type::DOUBLE,
+            _ => Type::STR,
+        }
+    }
 
     /// The type of a single value, `None` for lists and maps.
     pub fn scalar(self) -> Option<Scalar> {

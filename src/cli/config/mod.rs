@@ -82,7 +82,7 @@ pub(super) fn load(path: Option<&Path>, rules: Option<&[PathBuf]>) -> Result<Con
     if let Some(paths) = rules {
         config.check_rules(paths, &complaints)?;
     }
-    if complaints.has_errors() {
+    if !complaints.is_empty() {
         return Err(output::refuse(&complaints));
     }
     Ok(config)

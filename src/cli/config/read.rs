@@ -10,7 +10,7 @@ use super::keys::{COLORS, KEYS, day};
 use super::{Config, RuleName};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
-use crate::base::text::unjoined;
+use crate::base::text::without_joiners;
 use crate::base::toml::{self, Item, Table};
 use crate::cli::FailOn;
 use crate::compare::Suppression;
@@ -207,7 +207,7 @@ fn suppression(table: &Table<'_>) -> Option<Suppression> {
         // Text copied from a rendered report may hold the invisible characters of its escapes.
         place: table
             .get_str("place")
-            .map(|place| Glob::new(&unjoined(place.value))),
+            .map(|place| Glob::new(&without_joiners(place.value))),
         reason: table.get_str("reason")?.value.trim().to_owned(),
         until: table.get("until").and_then(|value| day(&value)),
     })

@@ -438,10 +438,12 @@ impl<'p, 'a> Changes<'p, 'a> {
         }
         let gpus = before.method.gpu.as_ref().zip(after.method.gpu.as_ref())?;
         let peaks = |part: fn(&GpuUsed) -> Option<f64>| Some(ratio(part(gpus.0)?, part(gpus.1)?));
-        let priced = || self.rows.iter().filter_map(|r| Some((r, r.expected?)));
-        let was: f64 = priced().map(|(r, _)| r.before_ns).sum();
-        let is: f64 = priced().map(|(r, _)| r.after_ns).sum();
-        let should: f64 = priced().map(|(r, expected)| r.before_ns * expected).sum();
+        let cost_known = || self.rows.iter().filter_map(|r| Some((r, r.expected?)));
+        let was: f64 = cost_known().map(|(r, _)| r.before_ns).sum();
+        let is: f64 = cost_known().map(|(r, _)| r.after_ns).sum();
+        let should: f64 = cost_known()
+            .map(|(r, expected)| r.before_ns * expected)
+            .sum();
         let all: f64 = self.rows.iter().map(|r| r.before_ns).sum();
         Some(Hardware {
             before: gpus.0.name.clone(),

@@ -31,9 +31,9 @@ pub use trend::{
 };
 #[cfg(test)]
 pub(crate) use view::check_schema;
-pub use view::{SCHEMA, html, json, markdown};
 #[cfg(feature = "cli")]
-pub(crate) use view::{tidy, to_json};
+pub(crate) use view::tidy;
+pub use view::{SCHEMA, html, json, markdown};
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::model::{Diff, DiffSide, UnitSide};
 use super::{diff, is_beyond_noise, measure, narrative, normalised, view};
 use crate::base::units::{change, ns};
-use crate::report::{BuiltIn, Report, TemplateError, page};
+use crate::report::{BuiltIn, Report, TemplateError, page, to_json};
 
 /// Version of the fields of [`Trend`]. New fields do not change it; removed, renamed and changed fields
 /// raise it.
@@ -190,7 +190,7 @@ pub fn trend_html(trend: &Trend) -> Result<String, TemplateError> {
 
 /// Indented JSON of the [`Trend`] with a final newline. Texts are as the profiles have them.
 pub fn trend_json(trend: &Trend) -> String {
-    view::to_json(trend)
+    to_json(trend)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use minijinja::{Value, context};
 
 use super::model::Diff;
 use super::narrative;
-use crate::report::{BuiltIn, TemplateError, page};
+use crate::report::{BuiltIn, TemplateError, page, to_json};
 
 /// The JSON Schema (draft 2020-12) of the text that [`json`] returns, generated from the types.
 pub const SCHEMA: &str = include_str!("../../../docs/schema/diff.json");
@@ -33,15 +33,6 @@ pub fn html(diff: &Diff) -> Result<String, TemplateError> {
 /// Indented JSON of the [`Diff`] with a final newline. Texts are as the profiles have them.
 pub fn json(diff: &Diff) -> String {
     to_json(diff)
-}
-
-/// Indented JSON with a final newline.
-pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
-    // Serializing fails only for maps whose keys are not strings.
-    let mut text = serde_json::to_string_pretty(value)
-        .unwrap_or_else(|error| serde_json::json!({ "error": error.to_string() }).to_string());
-    text.push('\n');
-    text
 }
 
 /// Reduces empty lines to one between blocks and none at the end. Text of a profile never spans

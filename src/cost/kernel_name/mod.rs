@@ -208,12 +208,12 @@ impl Family {
         }
     }
 
+    /// The families whose work can run on Tensor Cores.
+    pub const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
+
     /// Whether work of this family can run on Tensor Cores.
     pub fn is_math(self) -> bool {
-        matches!(
-            self,
-            Family::Gemm | Family::Conv | Family::Attention | Family::Rnn
-        )
+        Family::MATH.contains(&self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tokens of library kernel names: architectures, instructions_are_parsed, types, tiles, layouts.
+//! The tokens of library kernel names: architectures, instructions, types, tiles, layouts.
 
 use super::scan;
 use crate::base::DType;
@@ -125,7 +125,7 @@ pub(super) fn type_token(token: &str) -> Option<DType> {
     first
 }
 
-/// `128x64`, `128x256x64`: two to four numbers.
+/// `128x64`, `128x256x64`: two or three numbers.
 pub(super) fn dims(token: &str) -> Option<Vec<u32>> {
     let numbers: Option<Vec<u32>> = token.split('x').map(|n| n.parse().ok()).collect();
     numbers.filter(|n| (2..=3).contains(&n.len()))

@@ -189,7 +189,8 @@ fn copy(call: &Call) -> Result<OpCost, UnknownCost> {
     Ok(cost)
 }
 
-fn duplicate(call: &Call) -> Result<OpCost, UnknownCost> {
+/// The cost of reading the input and writing as many elements.
+pub(super) fn duplicate(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
     call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))

@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::call::{Call, Given, axis, broadcast, count, distinct, product, size, sum, total};
-use super::copy::without;
+use super::copy::{duplicate, without};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
@@ -104,7 +104,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         family: Family::Copy,
         bytes: "in + out",
         backward: "dY + dX",
-        handler: rearrange,
+        handler: duplicate,
         ..GATHER
     },
     Entry {
@@ -398,12 +398,6 @@ fn nonzero(call: &Call) -> Result<OpCost, UnknownCost> {
     let mut cost = call.one(0, total([call.bytes(x), Ok(out)]), elements(n))?;
     cost.note = Some(WORST_CASE);
     Ok(cost)
-}
-
-fn rearrange(call: &Call) -> Result<OpCost, UnknownCost> {
-    let x = call.input()?;
-    let n = count(&x.shape);
-    call.one(0, total([call.bytes(x), call.dense(n, x)]), elements(n))
 }
 
 fn repeat(call: &Call) -> Result<OpCost, UnknownCost> {

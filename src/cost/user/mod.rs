@@ -31,15 +31,15 @@ use crate::correlate::{Direction, OpArgs, OpName};
 use names::{CallContext, Failed, Query};
 
 mod argument;
+mod cost_tests;
 mod keys;
 pub mod names;
-mod prove;
 mod read;
 #[cfg(test)]
 mod tests;
 
+pub use cost_tests::{CostTestOutcome, CostTestResult};
 pub use keys::{COST_KEYS, DIM_KEYS, TEST_KEYS, schema};
-pub use prove::{CaseOutcome, Proof};
 pub use read::op_name;
 
 /// All costs and tests of a user, in the order of the files.
@@ -115,7 +115,7 @@ pub struct CostCase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedCost {
     /// A known cost.
-    Price {
+    Known {
         /// FLOPs of the call; not compared when `None`.
         flops: Option<u64>,
         /// Bytes of the call; not compared when `None`.
@@ -126,7 +126,7 @@ pub enum ExpectedCost {
 }
 
 /// Why a formula has no value: the reason, and a message for the author of the file.
-type Trouble = (UnknownCost, String);
+type CostProblem = (UnknownCost, String);
 
 impl UserCosts {
     /// Reads and checks the files at the given paths.
@@ -143,7 +143,7 @@ impl UserCosts {
             }
         }
         match UserCosts::read(&sources) {
-            Ok(costs) if !complaints.has_errors() => return Ok(costs),
+            Ok(costs) if complaints.is_empty() => return Ok(costs),
             Ok(_) => {}
             Err(others) => {
                 for complaint in others.sorted() {
@@ -232,23 +232,23 @@ impl UserCost {
         direction: Direction,
         kernel_dtype: Option<DType>,
     ) -> Result<OpCost, UnknownCost> {
-        self.price(args, direction, kernel_dtype)
+        self.cost_or_problem(args, direction, kernel_dtype)
             .map_err(|(reason, _)| reason)
     }
 
-    fn price(
+    fn cost_or_problem(
         &self,
         args: &OpArgs,
         direction: Direction,
         kernel_dtype: Option<DType>,
-    ) -> Result<OpCost, Trouble> {
+    ) -> Result<OpCost, CostProblem> {
         let value = |formula: &Formula| formula.value(args, kernel_dtype);
         let flops = value(&self.flops)?;
         let (bytes, bytes_known) = match value(&self.bytes) {
             Ok(bytes) => (bytes, true),
             // As for built-in costs, FLOPs of math operators are useful without bytes.
             Err((UnknownCost::NoDType, _)) if self.family.is_math() => (0, false),
-            Err(trouble) => return Err(trouble),
+            Err(problem) => return Err(problem),
         };
         let dims = match &self.dims {
             None => Dims::None,
@@ -289,7 +289,7 @@ impl UserCost {
 
 impl Formula {
     /// The value for a call, rounded to an integer; negative values are errors.
-    fn value(&self, args: &OpArgs, kernel_dtype: Option<DType>) -> Result<u64, Trouble> {
+    fn value(&self, args: &OpArgs, kernel_dtype: Option<DType>) -> Result<u64, CostProblem> {
         let context = CallContext { args, kernel_dtype };
         let fault = |why: String| (UnknownCost::BadArguments, format!("`{}`: {why}", self.text));
         match cel::value(&self.expr, &context) {

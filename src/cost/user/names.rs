@@ -210,16 +210,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
 /// A title and a label; the label may be empty.
 type Mistaken = (String, String);
 
-/// The type of a literal or of what a function returns.
-fn type_of(value: &Value) -> Type {
-    match value {
-        Value::Bool(_) => Type::BOOL,
-        Value::Int(_) => Type::INT,
-        Value::Double(_) => Type::DOUBLE,
-        _ => Type::STR,
-    }
-}
-
 fn int(value: u64) -> Result<Value, UnknownCost> {
     i64::try_from(value)
         .map(Value::Int)
@@ -366,7 +356,7 @@ impl Vocabulary<'_> {
                 });
             }
             (Takes::Index, Value::Int(index)) => query.index = index,
-            (Takes::Default, value) if type_of(&value) == query.function.ty => {
+            (Takes::Default, value) if Type::of_literal(&value) == query.function.ty => {
                 query.default = Some(value);
             }
             // An integer is converted to a double.
@@ -374,7 +364,10 @@ impl Vocabulary<'_> {
                 query.default = Some(Value::Double(i as f64));
             }
             (Takes::Default, value) => {
-                let (want, got) = (query.function.ty.phrase(), type_of(&value).phrase());
+                let (want, got) = (
+                    query.function.ty.phrase(),
+                    Type::of_literal(&value).phrase(),
+                );
                 return wrong(format!("the default must be {want}, not {got}"));
             }
             (Takes::DType, Value::Str(name)) => match DType::parse(&name) {

@@ -35,7 +35,7 @@ pub(super) fn files(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
         }
         .read(&mut all);
     }
-    if complaints.has_errors() {
+    if !complaints.is_empty() {
         Err(complaints)
     } else {
         Ok(all)
@@ -86,7 +86,7 @@ impl Reader<'_> {
         // An invalid test may be the one that covers a cost, so missing tests are reported only if all
         // are valid.
         if cases.len() == tests.len() {
-            self.unproven(&root, &costs, &own, &cases);
+            self.untested(&root, &costs, &own, &cases);
         }
         all.costs.extend(own.costs);
         all.cases.extend(cases);
@@ -199,12 +199,12 @@ impl Reader<'_> {
     }
 
     /// Reports costs without a test of their FLOPs and bytes.
-    fn unproven(&self, root: &Table<'_>, costs: &[Placed], own: &UserCosts, cases: &[CostCase]) {
+    fn untested(&self, root: &Table<'_>, costs: &[Placed], own: &UserCosts, cases: &[CostCase]) {
         for (i, placed) in costs.iter().enumerate() {
-            let proves = |case: &&CostCase| {
+            let states_cost = |case: &&CostCase| {
                 let whole = matches!(
                     case.expect,
-                    ExpectedCost::Price {
+                    ExpectedCost::Known {
                         flops: Some(_),
                         bytes: Some(_)
                     }
@@ -212,7 +212,7 @@ impl Reader<'_> {
                 let found = own.find(&case.op, case.direction, false);
                 whole && found.is_some_and(|c| own.costs.get(i).is_some_and(|o| std::ptr::eq(o, c)))
             };
-            if !cases.iter().any(|case| proves(&case)) {
+            if !cases.iter().any(|case| states_cost(&case)) {
                 let title = format!("no test says what `{}` costs", placed.cost.op);
                 let label = "add a `[[test]]` with its `flops` and `bytes`";
                 root.complain(placed.op_span.clone(), title, label);
@@ -279,7 +279,7 @@ impl Reader<'_> {
                 table.complain(table.span(), title, "");
                 None
             }
-            (flops, bytes, None) => Some(ExpectedCost::Price { flops, bytes }),
+            (flops, bytes, None) => Some(ExpectedCost::Known { flops, bytes }),
         }
     }
 }

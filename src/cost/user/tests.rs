@@ -80,16 +80,20 @@ fn args(values: Vec<(Option<&str>, ArgValue)>) -> OpArgs {
 fn flops(expression: &str, values: Vec<(Option<&str>, ArgValue)>) -> Result<u64, UnknownCost> {
     let costs = read(&with(expression, "1")).unwrap_or_else(|c| panic!("{expression}: {c}"));
     let cost = &costs.costs()[0];
-    let price = cost.cost(&args(values), Direction::Fprop, None);
-    price.map(|c| c.flops())
+    let cost = cost.cost(&args(values), Direction::Fprop, None);
+    cost.map(|c| c.flops())
 }
 
 #[test]
 fn valid_files_are_read_and_their_tests_pass() {
     let costs = read(GOOD).unwrap_or_else(|c| panic!("{c}"));
-    let wrong: Vec<_> = costs.prove().into_iter().filter(|p| !p.passed()).collect();
+    let wrong: Vec<_> = costs
+        .run_tests()
+        .into_iter()
+        .filter(|p| !p.passed())
+        .collect();
     assert_eq!(wrong, []);
-    assert_eq!(costs.prove().len(), 4);
+    assert_eq!(costs.run_tests().len(), 4);
     let op = op_name("my_lib::fused_mlp");
     assert!(costs.knows(&op) && !costs.knows(&op_name("my_lib::fused")));
     let forward = costs.find(&op, Direction::Unknown, false).unwrap();
@@ -250,14 +254,14 @@ fn expanded_operands_count_once() {
         "args = [{ shape = [12, 64], dtype = \"fp16\", strides = [0, 1] }]\nflops = 1\nbytes = 128",
     );
     let costs = read(&text).unwrap_or_else(|c| panic!("{c}"));
-    assert_eq!(costs.prove()[0].outcome, CaseOutcome::Pass);
+    assert_eq!(costs.run_tests()[0].outcome, CostTestOutcome::Pass);
 }
 
 #[test]
 fn failing_tests_report_the_difference() {
     let outcome = |flops: &str, bytes: &str| {
         let costs = read(&with(flops, bytes)).unwrap();
-        costs.prove()[0].outcome.to_string()
+        costs.run_tests()[0].outcome.to_string()
     };
     assert_eq!(outcome("numel(0)", "bytes(0)"), "ok");
     assert_eq!(outcome("numel(0) * 1000", "1"), "4,000 FLOPs, not 4");

@@ -5,7 +5,7 @@ use crate::profile::{Span, ThreadId};
 
 /// What loaded the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Loader {
+pub(in crate::facts) enum Loader {
     /// A DataLoader without worker processes.
     SingleProcess,
     /// A DataLoader with worker processes.
@@ -15,8 +15,12 @@ pub(super) enum Loader {
 }
 
 impl Loader {
+    /// Every loader.
+    pub(in crate::facts) const ALL: [Loader; 3] =
+        [Loader::SingleProcess, Loader::MultiProcess, Loader::Other];
+
     /// The word used in rules.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::facts) fn name(self) -> &'static str {
         match self {
             Loader::SingleProcess => "single_process",
             Loader::MultiProcess => "multi_process",

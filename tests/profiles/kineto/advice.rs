@@ -4,7 +4,7 @@
 use pyprof_advise::cost::estimate_costs;
 use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
-use pyprof_advise::judge::{Finding, RuleSet, Verdict, judge};
+use pyprof_advise::judge::{Finding, RuleResults, RuleSet, judge};
 use serde_json::{Value, json};
 
 use super::{profile, run};
@@ -100,7 +100,7 @@ impl Trace {
         }
     }
 
-    fn verdict(&self, gpu: &str) -> Verdict {
+    fn verdict(&self, gpu: &str) -> RuleResults {
         let trace = json!({"traceEvents": self.events}).to_string();
         let run = run(profile(&trace));
         let gpu = select::choose(Some(gpu), &run.profile).unwrap();
@@ -109,11 +109,11 @@ impl Trace {
     }
 }
 
-fn numbered<'v>(verdict: &'v Verdict, rule: &str) -> Option<&'v Finding> {
+fn numbered<'v>(verdict: &'v RuleResults, rule: &str) -> Option<&'v Finding> {
     verdict.findings.iter().find(|f| f.rule == rule)
 }
 
-fn rules_of(verdict: &Verdict) -> Vec<&str> {
+fn rules_of(verdict: &RuleResults) -> Vec<&str> {
     verdict.findings.iter().map(|f| f.rule.as_str()).collect()
 }
 

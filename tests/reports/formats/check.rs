@@ -4,7 +4,7 @@ use comrak::nodes::NodeValue;
 use comrak::{Arena, Options, parse_document};
 
 /// GitHub's dialect, plus extensions that stray text could trigger.
-fn github() -> Options<'static> {
+pub(crate) fn github() -> Options<'static> {
     let mut options = Options::default();
     options.extension.table = true;
     options.extension.autolink = true;

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use pyprof_advise::report::{self, Report};
 
 mod browser;
-mod check;
+pub(crate) mod check;
 mod hostile;
 mod hostile_text;
 mod human;

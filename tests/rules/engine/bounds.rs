@@ -105,7 +105,7 @@ fn thousand_mutual_suppressions_are_reported_quickly() {
     let files: Vec<RuleFile> = (0..1_000)
         .map(|n| file(&format!("host/r{n}"), &text))
         .collect();
-    has(&quickly(&files), "ends up silencing itself");
+    has(&quickly(&files), "ends up overriding itself");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Conditions on one site: three-valued logic, lets, limits.
 
 use pyprof_advise::facts::Value;
-use pyprof_advise::judge::Verdict;
+use pyprof_advise::judge::RuleResults;
 
 use super::fake_table::{Fake, d, i, ints, load, rule, s};
 
@@ -15,8 +15,8 @@ fn judge_one(when: &str, lets: &str, facts: &[(&str, Value)]) -> String {
     describe(&verdict)
 }
 
-fn describe(verdict: &Verdict) -> String {
-    let missing: Vec<&str> = verdict.not_judged.iter().map(|n| n.fact.as_str()).collect();
+fn describe(verdict: &RuleResults) -> String {
+    let missing: Vec<&str> = verdict.skipped.iter().map(|n| n.fact.as_str()).collect();
     let mut missing = missing;
     missing.sort_unstable();
     if let Some(fault) = verdict.faults.first() {

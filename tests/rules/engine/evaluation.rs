@@ -3,7 +3,7 @@
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::facts::Value;
 use pyprof_advise::judge::{
-    Confidence, Finding, SavingKind, Severity, TestOutcome, Verdict, run_tests, why,
+    Confidence, Finding, RuleResults, SavingKind, Severity, TestOutcome, run_tests, why,
 };
 
 use super::fake_table::{FACTS, Fake, i, ints, load, rule, s};
@@ -12,7 +12,7 @@ fn gemm() -> Vec<(&'static str, Value)> {
     vec![("site.family", s("gemm"))]
 }
 
-fn only(verdict: &Verdict) -> &Finding {
+fn only(verdict: &RuleResults) -> &Finding {
     assert_eq!(verdict.findings.len(), 1, "{:?}", verdict.findings);
     &verdict.findings[0]
 }
@@ -133,7 +133,7 @@ fn finding_without_a_saving_is_kept() {
     run.site(0, "a", 1e5, 0.0, &gemm());
     let verdict = run.judge(&rules);
     assert_eq!(only(&verdict).saving, None);
-    assert!(verdict.not_judged.is_empty() && verdict.faults.is_empty());
+    assert!(verdict.skipped.is_empty() && verdict.faults.is_empty());
     let text = rule("saving_ns = 'site.time_ns / (site.reachable_ns - site.reachable_ns)'");
     let verdict = run.judge(&load(&[("host/x", &text)]).unwrap());
     assert_eq!(only(&verdict).saving, None);
@@ -279,7 +279,7 @@ fn largest_savings_come_first_and_minor_findings_last() {
     run.gap(0, 2e5, "x");
     run.gap(1, 9.9e3, "x");
     run.run(&[("run.trusted", Value::Bool(false))]);
-    let order = |verdict: &Verdict| {
+    let order = |verdict: &RuleResults| {
         let name = |f: &Finding| format!("{} {}", f.rule, f.place);
         (
             verdict.findings.iter().map(name).collect::<Vec<_>>(),
@@ -340,7 +340,7 @@ fn specific_finding_suppresses_general_finding() {
         ("2", &[SiteId(1), SiteId(2)][..])
     );
     let silenced: Vec<_> = verdict
-        .silenced
+        .dropped
         .iter()
         .map(|s| (s.rule.as_str(), s.by.as_str()))
         .collect();
@@ -405,14 +405,14 @@ fn rules_about_the_capture_veto_others_or_lower_their_confidence() {
     assert_eq!(verdict.findings[0].rule, "memory/b");
     assert_eq!(verdict.findings[0].message, "100 us");
     assert_eq!(verdict.findings[0].confidence, Confidence::Medium);
-    assert_eq!(verdict.silenced[0].rule, "host/a");
-    assert_eq!(verdict.silenced[0].by, "profile/veto");
+    assert_eq!(verdict.dropped[0].rule, "host/a");
+    assert_eq!(verdict.dropped[0].by, "profile/veto");
     run.members.pop();
     run.run(&[("run.trusted", Value::Bool(true))]);
     let verdict = run.judge(&rules);
     // Both claim the same time, so nothing remains for the second.
     assert_eq!((verdict.findings.len(), verdict.minor.len()), (1, 1));
-    assert!(verdict.silenced.is_empty());
+    assert!(verdict.dropped.is_empty());
 }
 
 #[test]
@@ -442,8 +442,8 @@ fn contradicting_advice_keeps_the_larger_saving() {
     assert_eq!(of("host/c").len(), 2);
     assert_eq!(
         (
-            verdict.silenced[0].rule.as_str(),
-            verdict.silenced[0].by.as_str()
+            verdict.dropped[0].rule.as_str(),
+            verdict.dropped[0].by.as_str()
         ),
         ("host/a", "host/b")
     );
@@ -458,11 +458,7 @@ fn missing_facts_are_reported_once_with_how_to_record_them() {
     run.site(0, "a", 1e5, 0.0, &gemm());
     run.site(1, "b", 2e5, 0.0, &gemm());
     let verdict = run.judge(&rules);
-    let shapes = verdict
-        .not_judged
-        .iter()
-        .find(|n| n.fact == "site.m")
-        .unwrap();
+    let shapes = verdict.skipped.iter().find(|n| n.fact == "site.m").unwrap();
     assert_eq!(shapes.rules, ["host/a", "host/b"]);
     assert_eq!(
         (shapes.members, shapes.time_ns, shapes.needs.as_str()),
@@ -470,7 +466,7 @@ fn missing_facts_are_reported_once_with_how_to_record_them() {
     );
     assert!(
         verdict
-            .not_judged
+            .skipped
             .iter()
             .any(|n| n.fact == "gpu.tc_align" && n.needs.contains("--gpu"))
     );
@@ -586,7 +582,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 fn empty_runs_are_healthy() {
     let rules = load(&[("host/x", &rule(""))]).unwrap();
     let verdict = Fake::default().judge(&rules);
-    assert!(verdict.findings.is_empty() && verdict.not_judged.is_empty());
+    assert!(verdict.findings.is_empty() && verdict.skipped.is_empty());
 }
 
 #[test]
@@ -797,7 +793,7 @@ fn replaced_work_leaves_nothing_to_other_findings() {
     // The reachable time of replaced work is no lower bound.
     assert_eq!(verdict.findings[0].saving.unwrap().claimed_ns, 2.7e5);
     let silenced: Vec<_> = verdict
-        .silenced
+        .dropped
         .iter()
         .map(|s| (s.rule.as_str(), s.by.as_str()))
         .collect();

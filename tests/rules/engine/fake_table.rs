@@ -9,7 +9,7 @@ use pyprof_advise::facts::{
     Value,
 };
 use pyprof_advise::judge::load::RuleFile;
-use pyprof_advise::judge::{RuleInput, RuleSet, Selection, Verdict, judge};
+use pyprof_advise::judge::{RuleInput, RuleResults, RuleSet, Selection, judge};
 
 const fn fact(name: &'static str, ty: Ty, unit: &'static str) -> Fact {
     Fact {
@@ -209,7 +209,7 @@ impl Fake {
             .push((Member::Run, Facts::new(facts), affected));
     }
 
-    pub(super) fn judge(&self, rules: &RuleSet) -> Verdict {
+    pub(super) fn judge(&self, rules: &RuleSet) -> RuleResults {
         judge(rules, self)
     }
 }

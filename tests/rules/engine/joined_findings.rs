@@ -31,7 +31,7 @@ fn findings_that_a_better_one_repairs_become_a_part_of_it() {
     );
     let saving = joined.saving.unwrap();
     assert_eq!((saving.claimed_ns, saving.claimed_low_ns), (3e5, 1.5e5));
-    let silenced: Vec<_> = (verdict.silenced.iter())
+    let silenced: Vec<_> = (verdict.dropped.iter())
         .map(|s| (s.rule.as_str(), s.by.as_str()))
         .collect();
     assert_eq!(silenced, [("memory/b", "host/a")]);

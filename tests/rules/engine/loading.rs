@@ -51,7 +51,7 @@ fn only_rules_on_a_cycle_are_reported_as_superseding_themselves() {
     files[1].1 = &into;
     let said = load(&files).unwrap_err();
     assert_eq!(
-        said.matches("ends up silencing itself").count(),
+        said.matches("ends up overriding itself").count(),
         4,
         "{said}"
     );
@@ -163,7 +163,10 @@ fn relations_between_rules_are_checked() {
     let a = rule("supersedes = [\"host/b\"]");
     let b = rule("supersedes = [\"host/a\"]");
     let said = load(&[("host/a", &a), ("host/b", &b)]).unwrap_err();
-    assert!(said.contains("`host/a` ends up silencing itself"), "{said}");
+    assert!(
+        said.contains("`host/a` ends up overriding itself"),
+        "{said}"
+    );
     let said = load(&[("host/a", &rule("")), ("host/a", &rule(""))]).unwrap_err();
     assert!(said.contains("there are two rules `host/a`"), "{said}");
     for (key, value) in [

@@ -6,25 +6,25 @@ use crate::cost::{OpCost, UnknownCost};
 
 /// The result of one test.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Proof {
+pub struct CostTestResult {
     /// The file that defines the test.
     pub file: String,
     /// The call as text, `my_lib::fused_mlp(fp16[8, 64], ...)`.
     pub call: String,
     /// Whether the test passed, or how it failed.
-    pub outcome: CaseOutcome,
+    pub outcome: CostTestOutcome,
 }
 
-impl Proof {
+impl CostTestResult {
     /// Whether the test passed.
     pub fn passed(&self) -> bool {
-        self.outcome == CaseOutcome::Pass
+        self.outcome == CostTestOutcome::Pass
     }
 }
 
 /// Whether a test passed, or how it failed. `Display` prints it for the author of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CaseOutcome {
+pub enum CostTestOutcome {
     /// The cost is as expected.
     Pass,
     /// The number of FLOPs or bytes differs.
@@ -37,9 +37,9 @@ pub enum CaseOutcome {
         got: u64,
     },
     /// A known cost is expected, but it is unknown; with the reason as text.
-    Unpriced(String),
+    CostUnknown(String),
     /// An unknown cost is expected, but it is known.
-    Priced {
+    CostKnown {
         /// The expected reason.
         want: UnknownCost,
         /// The actual FLOPs.
@@ -56,22 +56,22 @@ pub enum CaseOutcome {
     },
 }
 
-impl std::fmt::Display for CaseOutcome {
+impl std::fmt::Display for CostTestOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            CaseOutcome::Pass => write!(f, "ok"),
-            CaseOutcome::Differs { what, want, got } => {
+            CostTestOutcome::Pass => write!(f, "ok"),
+            CostTestOutcome::Differs { what, want, got } => {
                 write!(f, "{} {what}, not {}", count(*got), count(*want))
             }
-            CaseOutcome::Unpriced(why) => write!(f, "cost unknown: {why}"),
-            CaseOutcome::Priced { want, flops, bytes } => write!(
+            CostTestOutcome::CostUnknown(why) => write!(f, "cost unknown: {why}"),
+            CostTestOutcome::CostKnown { want, flops, bytes } => write!(
                 f,
                 "it should be unknown ({}), but costs {} FLOPs and {} bytes",
                 want.name(),
                 count(*flops),
                 count(*bytes)
             ),
-            CaseOutcome::Reason { want, got } => {
+            CostTestOutcome::Reason { want, got } => {
                 write!(f, "unknown because of {}, not {}", got.name(), want.name())
             }
         }
@@ -89,10 +89,10 @@ impl UserCosts {
     }
 
     /// Runs all tests, in the order of the files.
-    pub fn prove(&self) -> Vec<Proof> {
+    pub fn run_tests(&self) -> Vec<CostTestResult> {
         self.cases
             .iter()
-            .map(|case| Proof {
+            .map(|case| CostTestResult {
                 file: case.file.to_string(),
                 call: format!("{}({})", case.op.display(), case.text),
                 outcome: self.run(case),
@@ -100,40 +100,46 @@ impl UserCosts {
             .collect()
     }
 
-    fn run(&self, case: &CostCase) -> CaseOutcome {
+    fn run(&self, case: &CostCase) -> CostTestOutcome {
         let Some(cost) = self.find(&case.op, case.direction, false) else {
-            return CaseOutcome::Unpriced("no cost is about it in this direction".into());
+            return CostTestOutcome::CostUnknown("no cost is about it in this direction".into());
         };
-        match (cost.price(&case.args, case.direction, None), case.expect) {
-            (Ok(cost), ExpectedCost::Price { flops, bytes }) => compare(&cost, flops, bytes),
-            (Err((_, why)), ExpectedCost::Price { .. }) => CaseOutcome::Unpriced(why),
-            (Ok(cost), ExpectedCost::Unknown(want)) => CaseOutcome::Priced {
+        match (
+            cost.cost_or_problem(&case.args, case.direction, None),
+            case.expect,
+        ) {
+            (Ok(cost), ExpectedCost::Known { flops, bytes }) => compare(&cost, flops, bytes),
+            (Err((_, why)), ExpectedCost::Known { .. }) => CostTestOutcome::CostUnknown(why),
+            (Ok(cost), ExpectedCost::Unknown(want)) => CostTestOutcome::CostKnown {
                 want,
                 flops: cost.flops(),
                 bytes: cost.bytes(),
             },
-            (Err((got, _)), ExpectedCost::Unknown(want)) if got == want => CaseOutcome::Pass,
-            (Err((got, _)), ExpectedCost::Unknown(want)) => CaseOutcome::Reason { want, got },
+            (Err((got, _)), ExpectedCost::Unknown(want)) if got == want => CostTestOutcome::Pass,
+            (Err((got, _)), ExpectedCost::Unknown(want)) => CostTestOutcome::Reason { want, got },
         }
     }
 }
 
 fn example(case: &CostCase) -> String {
-    let price = match case.expect {
+    let cost = match case.expect {
         ExpectedCost::Unknown(reason) => format!("unknown, {}", reason.describe()),
-        ExpectedCost::Price { flops, bytes } => {
+        ExpectedCost::Known { flops, bytes } => {
             let flops = flops.map(|n| units::flops(n as f64));
             let bytes = bytes.map(|n| units::bytes(n as f64));
             let figures: Vec<String> = [flops, bytes].into_iter().flatten().collect();
             figures.join(", ")
         }
     };
-    format!("{}({}): {price}", case.op.display(), case.text)
+    format!("{}({}): {cost}", case.op.display(), case.text)
 }
 
-fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> CaseOutcome {
+fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> CostTestOutcome {
     if bytes.is_some() && !cost.bytes_known {
-        return CaseOutcome::Unpriced(format!("its bytes: {}", UnknownCost::NoDType.describe()));
+        return CostTestOutcome::CostUnknown(format!(
+            "its bytes: {}",
+            UnknownCost::NoDType.describe()
+        ));
     }
     let figures = [
         ("FLOPs", flops, cost.flops()),
@@ -141,8 +147,8 @@ fn compare(cost: &OpCost, flops: Option<u64>, bytes: Option<u64>) -> CaseOutcome
     ];
     for (what, want, got) in figures {
         if let Some(want) = want.filter(|want| *want != got) {
-            return CaseOutcome::Differs { what, want, got };
+            return CostTestOutcome::Differs { what, want, got };
         }
     }
-    CaseOutcome::Pass
+    CostTestOutcome::Pass
 }

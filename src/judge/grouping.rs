@@ -1,7 +1,7 @@
-//! Folds picked members into findings.
+//! Groups matching members into findings.
 //!
-//! Twenty-four equal blocks are one line: members of the same place become one finding unless the
-//! rule gathers more widely.
+//! Members of the same place become one finding, so that 24 equal blocks are one line, unless `group_by` of
+//! the rule groups more widely.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
 use crate::facts::{AffectedTime, Answer, Member, Totals, Value};
 
-/// A finding before it has its place in the report.
+/// A finding before its position in the report is known.
 #[derive(Debug, Clone)]
 pub(super) struct FindingDraft {
     /// Index of the rule.
     pub(super) rule: usize,
     pub(super) matches: Vec<Match>,
     pub(super) found: Found,
-    /// Index of the costliest matched.
+    /// Index of the costliest match.
     pub(super) worst: usize,
     pub(super) severity: Severity,
     /// Whether `minor_when` holds.
@@ -44,8 +44,8 @@ impl FindingDraft {
     }
 }
 
-/// The findings of a rule's matches that are enough.
-pub(super) fn gather(
+/// The findings of a rule that meet `require`.
+pub(super) fn findings(
     index: usize,
     rule: &Rule,
     matches: &[Match],
@@ -58,7 +58,7 @@ pub(super) fn gather(
         .collect()
 }
 
-/// The findings of a rule's matches, whether they are enough or not.
+/// The findings of a rule, whether they meet `require` or not.
 pub(super) fn drafts(
     index: usize,
     rule: &Rule,
@@ -82,7 +82,7 @@ pub(super) fn drafts(
     drafts.collect()
 }
 
-/// What a fact says of the kernel that a match is about.
+/// The value of a string fact of a match.
 fn word(matched: &Match, input: &dyn RuleInput, fact: &str) -> Option<String> {
     match input.lookup(matched.member).get(fact) {
         Answer::Value(Value::Str(label)) => Some(label.to_string()),
@@ -276,8 +276,8 @@ fn settle(
     let member = draft.worst()?.member;
     let lookup = input.lookup(member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
-    if let Some(enough) = &rule.require {
-        match context.holds(enough) {
+    if let Some(require) = &rule.require {
+        match context.holds(require) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(why) => {
@@ -289,7 +289,7 @@ fn settle(
     let mut severity = draft.severity;
     let mut holds = |condition: &Option<Expr>| match condition.as_ref().map(|c| context.holds(c)) {
         Some(Ok(holds)) => holds,
-        // Undecided, what the file says without the condition stands; only a failure is worth a word.
+        // An undecided condition does not hold; only a failure is reported.
         Some(Err(why @ Undecided::Fault(_))) => {
             results.undecided(why, member);
             false
