@@ -363,7 +363,7 @@ def page(rows):
             ]
             lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
     else:
-        lines.append("Nothing yet: no GPU was at hand when these pairs were written. The savings in reports rest on")
+        lines.append("Nothing yet: no pair has been run on a GPU. The savings in reports rest on")
         lines.append("the sources each rule names, not on these programs.")
     measured = {row["pair"] for row in rows}
     missing = {name: path for name, path in pairs().items() if name not in measured}

@@ -518,7 +518,7 @@ pub struct GraphTrace {
     pub graph: u64,
 }
 
-/// A synchronisation on the host or between streams (CUPTI SYNCHRONIZATION).
+/// A synchronization on the host or between streams (CUPTI SYNCHRONIZATION).
 #[derive(Debug, Clone, Copy)]
 pub struct Synchronization {
     /// How long it took.
@@ -531,7 +531,7 @@ pub struct Synchronization {
     pub kind: SyncKind,
 }
 
-/// What a synchronisation waits for.
+/// What a synchronization waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncKind {
@@ -660,7 +660,7 @@ pub struct Recorded {
     pub ranges: bool,
     /// Memory copies and memsets.
     pub copies: bool,
-    /// Synchronisations.
+    /// Synchronizations.
     pub syncs: bool,
     /// Shapes of operands, for operators that have any.
     pub shapes: bool,
@@ -734,7 +734,7 @@ pub struct Profile {
     pub graphs: Vec<GraphTrace>,
     /// The captures of kernels that CUDA graphs replay.
     pub captures: Vec<Capture>,
-    /// Synchronisations.
+    /// Synchronizations.
     pub syncs: Vec<Synchronization>,
     /// Time spent by the profiler.
     pub overheads: Vec<Overhead>,

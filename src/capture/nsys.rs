@@ -26,29 +26,29 @@ const PYTORCH: [&str; 2] = ["autograd-shapes-nvtx", "functions-trace"];
 
 /// What the installed version records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Nsys {
+pub(crate) struct NsysCommand {
     /// The command line, to be followed by that of the program.
     pub(crate) command: Vec<String>,
     /// Whether it puts ranges around operators; else the program has to.
     pub(crate) names_operators: bool,
 }
 
-impl Nsys {
+impl NsysCommand {
     /// Asks the installed nsys what it can do; the recording goes into `folder`.
     ///
     /// # Errors
     /// When it cannot be started, or does not know `profile`.
-    pub(crate) fn installed(folder: &Path) -> io::Result<Nsys> {
+    pub(crate) fn installed(folder: &Path) -> io::Result<NsysCommand> {
         let (is_good, help) = start::output(&[NSYS, "profile", "--help"])?;
         if !is_good || !help.contains("--capture-range") {
             return Err(io::Error::other(
                 "`nsys profile --help` does not list `--capture-range`",
             ));
         }
-        Ok(Nsys::of_help(&help, &folder.join(NAME)))
+        Ok(NsysCommand::of_help(&help, &folder.join(NAME)))
     }
 
-    fn of_help(help: &str, recording: &Path) -> Nsys {
+    fn of_help(help: &str, recording: &Path) -> NsysCommand {
         let mut command: Vec<String> = [NSYS, "profile", "--trace=cuda,nvtx,osrt"]
             .map(str::to_owned)
             .to_vec();
@@ -65,7 +65,7 @@ impl Nsys {
             command.push(format!("--pytorch={}", ranges.join(",")));
         }
         command.push(format!("--output={}", recording.display()));
-        Nsys {
+        NsysCommand {
             command,
             names_operators,
         }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn line(help: &str) -> (String, bool) {
-        let nsys = Nsys::of_help(help, Path::new("/t/nsys"));
+        let nsys = NsysCommand::of_help(help, Path::new("/t/nsys"));
         (nsys.command.join(" "), nsys.names_operators)
     }
 

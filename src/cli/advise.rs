@@ -9,8 +9,8 @@ use super::exit_gates::Gates;
 use super::multi_rank::Unread;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, Console, Failure, Outcome, ReportArgs, RuleArgs, config, merge, multi_rank, output,
-    source,
+    AdviseArgs, CommandResult, Console, Failure, ReportArgs, RuleArgs, config, merge, multi_rank,
+    output, source,
 };
 use crate::advisor::{Advisor, Analysis, EAGER_TRACE_UNUSED, Stage, open};
 use crate::base::text::plain;
@@ -28,7 +28,7 @@ use crate::read::manifest::{HostEntry, Manifest};
 use crate::report::{self, HostProfileReport, LeftOut, Report};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
-pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
+pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> CommandResult {
     configure(&mut args, &mut console)?;
     if args.config.dump_config {
         return output::print(&config::dump(&config::effective(&args, console)));
@@ -37,7 +37,7 @@ pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> Outcome {
 }
 
 /// Merges the options of the configuration into those of the command line.
-pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome {
+pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> CommandResult {
     let rules = (!args.config.dump_config).then_some(args.rules.paths.as_slice());
     let config = config::load(args.config.config.as_deref(), rules)?;
     config.fill_console(console);
@@ -84,7 +84,7 @@ pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Outcome
 }
 
 /// Finds mistakes in the arguments, before a program runs for long.
-pub(super) fn check(args: &AdviseArgs) -> Outcome {
+pub(super) fn check(args: &AdviseArgs) -> CommandResult {
     format(&args.report)?;
     let rules = super::rules::load_for_analysis(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
@@ -97,7 +97,7 @@ pub(super) fn check(args: &AdviseArgs) -> Outcome {
 /// # Errors
 /// When no profile can be analyzed, a file cannot be read or written, or a rule, a GPU or a template has
 /// mistakes: [`Failure::Unusable`] with what to do.
-pub fn advise(args: &AdviseArgs, console: Console) -> Outcome {
+pub fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
     if args.profiles.is_empty() {
         return Err(Failure::Unusable("no profile given".into()));
     }
@@ -156,7 +156,7 @@ fn run_job(
     gates: &Gates<'_>,
     inputs: multi_rank::Inputs,
     console: Console,
-) -> Outcome {
+) -> CommandResult {
     for file in &inputs.files {
         refuse_overwriting(file, session.args.report.output.as_deref())?;
     }
@@ -536,11 +536,15 @@ impl StageTimer {
 }
 
 /// Reports an error if the output file is the input.
-pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> Outcome {
+pub(super) fn refuse_overwriting(input: &Path, output: Option<&Path>) -> CommandResult {
     refuse_overwriting_input("profile", input, output)
 }
 
-pub(super) fn refuse_overwriting_input(what: &str, input: &Path, output: Option<&Path>) -> Outcome {
+pub(super) fn refuse_overwriting_input(
+    what: &str,
+    input: &Path,
+    output: Option<&Path>,
+) -> CommandResult {
     let same = output.is_some_and(|out| match (input.canonicalize(), out.canonicalize()) {
         // Of a folder of rules or costs, each file is an input.
         (Ok(a), Ok(b)) => {
@@ -603,7 +607,7 @@ pub(super) fn write_and_gate(
     gates: &Gates<'_>,
     mut report: Report,
     console: Console,
-) -> Outcome {
+) -> CommandResult {
     gates.filter(&mut report, console);
     report.program.clone_from(&args.program);
     if let Some(folder) = &args.source {
@@ -712,9 +716,9 @@ fn render(args: &ReportArgs, format: OutputFormat, report: &Report) -> Result<St
     Ok((format.report)(report, &options)?)
 }
 
-fn write(args: &ReportArgs, text: &str) -> Outcome {
+fn write(args: &ReportArgs, text: &str) -> CommandResult {
     match &args.output {
-        Some(path) => output::write_file(path, &output::without_colour(text)),
+        Some(path) => output::write_file(path, &output::without_color(text)),
         None => output::print(text),
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{Console, Failure, Outcome, examples, output};
+use super::{CommandResult, Console, Failure, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
 use crate::base::units::counted;
@@ -52,7 +52,7 @@ pub(super) enum CostsCommand {
     },
 }
 
-pub(super) fn run(command: CostsCommand, console: Console) -> Outcome {
+pub(super) fn run(command: CostsCommand, console: Console) -> CommandResult {
     match command {
         CostsCommand::List { part, costs } => {
             output::print(&list(part.as_deref(), &load(&costs)?)?)
@@ -73,7 +73,7 @@ pub(super) fn load(files: &[PathBuf]) -> Result<UserCosts, Failure> {
 fn load_own(files: &[PathBuf]) -> Result<UserCosts, Failure> {
     UserCosts::load(files).map_err(|complaints| {
         output::complain(&complaints.render(output::stderr_color()));
-        output::labelled("error", anstyle::AnsiColor::Red, &complaints.summary());
+        output::labeled("error", anstyle::AnsiColor::Red, &complaints.summary());
         Failure::GateFailed
     })
 }
@@ -190,7 +190,7 @@ fn functions() -> String {
     FUNCTIONS.iter().map(entry).collect()
 }
 
-fn check(files: &[PathBuf], console: Console) -> Outcome {
+fn check(files: &[PathBuf], console: Console) -> CommandResult {
     let user = load_own(files)?;
     if console.quiet {
         return Ok(());
@@ -200,7 +200,7 @@ fn check(files: &[PathBuf], console: Console) -> Outcome {
     output::print(&format!("{} {verb} fine\n", counted(n, "cost")))
 }
 
-fn test(files: &[PathBuf], console: Console) -> Outcome {
+fn test(files: &[PathBuf], console: Console) -> CommandResult {
     let results = load_own(files)?.run_tests();
     let mut text = String::new();
     for result in results.iter().filter(|p| console.verbose || !p.passed()) {

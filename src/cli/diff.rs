@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
+use super::{CommandResult, Console, Failure, RuleArgs, advise, examples, output};
 use crate::base::units::percent;
 use crate::compare::diff::{self, Decision, Diff};
 use crate::formats::OutputFormat;
@@ -81,7 +81,7 @@ impl FromStr for Gate {
     }
 }
 
-pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
+pub(super) fn diff(args: &DiffArgs, console: Console) -> CommandResult {
     let paths = || [&args.before, &args.after].into_iter().chain(&args.later);
     for path in paths() {
         advise::refuse_overwriting(path, args.output.as_deref())?;
@@ -120,7 +120,11 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> Outcome {
 }
 
 /// Writes a comparison; Markdown if the format is not one of comparisons.
-pub(super) fn write(diff: &Diff, file: Option<&Path>, format: Option<OutputFormat>) -> Outcome {
+pub(super) fn write(
+    diff: &Diff,
+    file: Option<&Path>,
+    format: Option<OutputFormat>,
+) -> CommandResult {
     let text = format.and_then(|f| f.diff).unwrap_or(diff::markdown)(diff)?;
     output::write_to(file, &text)
 }
@@ -133,9 +137,9 @@ impl Gate {
         diff: &Diff,
         strict: bool,
         console: Console,
-    ) -> Outcome {
+    ) -> CommandResult {
         let failed = |why: &str| {
-            output::labelled("failed", anstyle::AnsiColor::Red, why);
+            output::labeled("failed", anstyle::AnsiColor::Red, why);
             Err(Failure::GateFailed)
         };
         match diff::gate(diff, self.0) {

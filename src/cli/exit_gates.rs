@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Console, Failure, GateArgs, Outcome, merge, multi_rank, output};
+use super::{CommandResult, Console, Failure, GateArgs, merge, multi_rank, output};
 use crate::base::date::{self, Date};
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
@@ -171,10 +171,10 @@ impl<'a> Gates<'a> {
     }
 
     /// Fails if the written report meets a condition of `--fail-on`.
-    pub(super) fn check(&self, report: &Report) -> Outcome {
+    pub(super) fn check(&self, report: &Report) -> CommandResult {
         match reason(report, &self.args.fail_on) {
             Some(reason) => {
-                output::labelled("failed", anstyle::AnsiColor::Red, &reason);
+                output::labeled("failed", anstyle::AnsiColor::Red, &reason);
                 Err(Failure::GateFailed)
             }
             None => Ok(()),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{
-    AdviseArgs, Console, Failure, Outcome, RuleArgs, advise, examples, merge, multi_rank, output,
+    AdviseArgs, CommandResult, Console, Failure, RuleArgs, advise, examples, merge, multi_rank,
+    output,
 };
 use crate::base::text::plain;
 use crate::base::units::counted;
@@ -48,7 +49,7 @@ fn columns_help() -> String {
     text
 }
 
-pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
+pub(super) fn export(args: ExportArgs, console: Console) -> CommandResult {
     // Checked before the profiles are read, which can take a while.
     check_extension(args.output.as_deref())?;
     let inputs = multi_rank::inputs(&args.inputs, multi_rank::PROFILES_OR_REPORTS, console)?;
@@ -80,7 +81,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> Outcome {
 }
 
 /// Reports an error for a file name that does not end with `.csv`.
-fn check_extension(output: Option<&Path>) -> Outcome {
+fn check_extension(output: Option<&Path>) -> CommandResult {
     let Some(path) = output else {
         return Ok(());
     };

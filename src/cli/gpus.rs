@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Outcome, examples, output};
+use super::{CommandResult, examples, output};
 use crate::gpu::calibration;
 use crate::gpu::load::{self, Spec, built_in};
 use crate::gpu::select;
@@ -23,7 +23,7 @@ pub(super) enum GpusCommand {
     },
 }
 
-pub(super) fn run(command: GpusCommand) -> Outcome {
+pub(super) fn run(command: GpusCommand) -> CommandResult {
     match command {
         GpusCommand::List => output::print(&list()),
         GpusCommand::Show { name } => {

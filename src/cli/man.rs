@@ -3,11 +3,11 @@
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::{Cli, Failure, Outcome, output};
+use super::{Cli, CommandResult, Failure, output};
 use crate::base::suggest::did_you_mean;
 
 /// Prints the page of a command such as `["rules", "list"]`; of the program for an empty path.
-pub(super) fn man(path: &[String]) -> Outcome {
+pub(super) fn man(path: &[String]) -> CommandResult {
     let mut program = Cli::command();
     program.build();
     let command = find(&program, path)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::exit_gates::Gates;
-use super::{Console, Failure, GateArgs, Outcome, ReportArgs, advise, config, multi_rank};
+use super::{CommandResult, Console, Failure, GateArgs, ReportArgs, advise, config, multi_rank};
 use crate::base::units;
 use crate::compare;
 use crate::report::{self, Report};
@@ -44,7 +44,7 @@ Examples:
 
 Reports are not verified: merge only reports that you trust.";
 
-pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> Outcome {
+pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> CommandResult {
     let config = config::load(args.config.as_deref(), None)?;
     config.fill_console(&mut console);
     config.fill_report(&mut args.report);

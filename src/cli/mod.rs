@@ -78,7 +78,7 @@ impl<E: Into<Error>> From<E> for Failure {
 }
 
 /// The result of a command.
-pub type Outcome = Result<(), Failure>;
+pub type CommandResult = Result<(), Failure>;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -351,14 +351,14 @@ impl Console {
     /// Prints a warning, unless `--quiet`. The caller escapes text from profiles.
     pub fn warn(self, text: &str) {
         if !self.quiet {
-            output::labelled("warning", anstyle::AnsiColor::Yellow, text);
+            output::labeled("warning", anstyle::AnsiColor::Yellow, text);
         }
     }
 
     /// Prints a note, with `--verbose`.
     pub fn note(self, text: &str) {
         if self.verbose {
-            output::labelled("note", anstyle::AnsiColor::Cyan, text);
+            output::labeled("note", anstyle::AnsiColor::Cyan, text);
         }
     }
 }
@@ -393,7 +393,7 @@ pub fn main() -> ExitCode {
         Err(Failure::AlreadyReported) => ExitCode::from(UNUSABLE),
         Err(Failure::Status(status)) => ExitCode::from(status),
         Err(Failure::Unusable(text)) => {
-            output::labelled("error", anstyle::AnsiColor::Red, &text);
+            output::labeled("error", anstyle::AnsiColor::Red, &text);
             ExitCode::from(UNUSABLE)
         }
     }
@@ -401,7 +401,7 @@ pub fn main() -> ExitCode {
 
 /// Starts the threads that share the work: as many as rayon would (`RAYON_NUM_THREADS`, else the processors),
 /// fewer where that many are not allowed, none but this one where none is.
-fn start_threads() -> Outcome {
+fn start_threads() -> CommandResult {
     use rayon::{ThreadBuilder, ThreadPoolBuilder};
     use std::sync::mpsc::{Sender, channel};
     enough_memory()?;
@@ -461,7 +461,7 @@ fn allowed_memory() -> Option<u64> {
 
 /// Reports an error where less memory is allowed than the program takes for the smallest profile: it would
 /// end in the middle.
-fn enough_memory() -> Outcome {
+fn enough_memory() -> CommandResult {
     match allowed_memory() {
         Some(bytes) if bytes < LEAST_MEMORY => Err(Failure::Unusable(format!(
             "at most {} MiB of memory are allowed, {} MiB are needed\n  allow more (`ulimit -v`)",
@@ -489,7 +489,7 @@ fn warn_of_memory(files: &[PathBuf], console: Console) {
     }
 }
 
-fn run(cli: Cli) -> Outcome {
+fn run(cli: Cli) -> CommandResult {
     let console = cli.console;
     match cli.command {
         None => {
@@ -523,7 +523,7 @@ fn run(cli: Cli) -> Outcome {
 
 /// Reports an error for options and profiles before a command: only global options apply there, and the
 /// others would be ignored.
-fn refuse_misplaced_options(matches: &ArgMatches) -> Outcome {
+fn refuse_misplaced_options(matches: &ArgMatches) -> CommandResult {
     let Some(name) = matches.subcommand_name() else {
         return Ok(());
     };
@@ -550,7 +550,7 @@ fn command_after_profile(name: &str) -> Failure {
 
 /// Reports an error for a command's name in place of a profile, and for a first word that is likely meant as
 /// a command, unless a file has that name.
-fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
+fn refuse_commands(profiles: &[PathBuf]) -> CommandResult {
     let command = Cli::command();
     let names: Vec<&str> = command
         .get_subcommands()
@@ -585,7 +585,7 @@ fn refuse_commands(profiles: &[PathBuf]) -> Outcome {
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> Outcome {
+fn completions(shell: clap_complete::Shell) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "pyprof-advise", &mut script);
     output::print(&String::from_utf8_lossy(&script))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::progress::Bar;
-use super::{Console, Failure, Outcome, merge, output};
+use super::{CommandResult, Console, Failure, merge, output};
 use crate::base::text::{plain, without_home};
 use crate::base::units::counted;
 use crate::read;
@@ -21,7 +21,7 @@ const NAMED: usize = 5;
 
 /// A kind of input file, for selecting files in a folder.
 #[derive(Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct FileKind {
     /// The noun for one file in messages.
     name: &'static str,
     is_one: fn(&Path) -> bool,
@@ -31,21 +31,21 @@ pub(super) struct Kind {
     instead: fn(&Path) -> String,
 }
 
-pub(super) const PROFILES: Kind = Kind {
+pub(super) const PROFILES: FileKind = FileKind {
     name: "profile",
     is_one: read::is_profile,
     endings: &[".sqlite", ".nvvp", ".nvprof", ".trace.json", ".json.gz"],
     instead: read::folder_remedy,
 };
 
-pub(super) const REPORTS: Kind = Kind {
+pub(super) const REPORTS: FileKind = FileKind {
     name: "report",
     is_one: merge::is_report,
     endings: &[],
     instead: |_| "`pyprof-advise PROFILE --format json -o REPORT` writes one".to_owned(),
 };
 
-pub(super) const PROFILES_OR_REPORTS: Kind = Kind {
+pub(super) const PROFILES_OR_REPORTS: FileKind = FileKind {
     is_one: |path| merge::is_report(path) || read::is_profile(path),
     ..PROFILES
 };
@@ -69,7 +69,11 @@ pub(super) struct Inputs {
 ///
 /// # Errors
 /// When a folder cannot be listed, or contains no file of that kind.
-pub(super) fn inputs(paths: &[PathBuf], kind: Kind, console: Console) -> Result<Inputs, Failure> {
+pub(super) fn inputs(
+    paths: &[PathBuf],
+    kind: FileKind,
+    console: Console,
+) -> Result<Inputs, Failure> {
     let mut inputs = Inputs {
         files: Vec::new(),
         named: BTreeSet::new(),
@@ -114,7 +118,7 @@ fn recorded(folder: &Path) -> Vec<Windows> {
 }
 
 /// The files of a kind in a folder, sorted by name; subfolders are not searched.
-fn in_folder(folder: &Path, kind: Kind, console: Console) -> Result<Vec<PathBuf>, Failure> {
+fn in_folder(folder: &Path, kind: FileKind, console: Console) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error: &std::io::Error| {
         Failure::Unusable(format!("cannot list {}: {error}", plain(&shown(folder))))
     };
@@ -233,7 +237,7 @@ pub(super) struct Unread {
 impl Unread {
     /// The outcome of a command that wrote its result without these files: a file that was named must be
     /// readable, and a gate must not pass because a member of a folder is missing.
-    pub(super) fn outcome(self, gated: bool) -> Outcome {
+    pub(super) fn outcome(self, gated: bool) -> CommandResult {
         if self.named > 0 {
             Err(Failure::AlreadyReported)
         } else if self.members > 0 && gated {
@@ -273,7 +277,7 @@ pub(super) fn usable<T>(
         let text_of = |text: &str| format!("unreadable, left out: {}", beginning(text));
         if named.contains(file) {
             unread.named += 1;
-            output::labelled("error", anstyle::AnsiColor::Red, &text_of(&text));
+            output::labeled("error", anstyle::AnsiColor::Red, &text_of(&text));
         } else {
             unread.members += 1;
             console.warn(&text_of(&text));

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::{Color, Failure, Outcome};
+use super::{Color, CommandResult, Failure};
 use crate::base::diag::Complaints;
 use crate::base::temporary::Temporary;
 use crate::formats::{FORMATS, OutputFormat};
@@ -40,7 +40,7 @@ pub(super) fn set_color(color: Color) {
     }
 }
 
-/// Whether standard error is coloured.
+/// Whether standard error is colored.
 pub(super) fn stderr_color() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
@@ -60,8 +60,8 @@ pub(super) fn width() -> usize {
     columns.or_else(said).unwrap_or(ELSEWHERE)
 }
 
-/// Text for a file. Colours are written only to terminals, unless explicitly requested.
-pub(super) fn without_colour(text: &str) -> Cow<'_, str> {
+/// Text for a file. Colors are written only to terminals, unless explicitly requested.
+pub(super) fn without_color(text: &str) -> Cow<'_, str> {
     match anstream::ColorChoice::global() {
         anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => Cow::Borrowed(text),
         _ if !text.contains('\u{1b}') => Cow::Borrowed(text),
@@ -70,7 +70,7 @@ pub(super) fn without_colour(text: &str) -> Cow<'_, str> {
 }
 
 /// Writes `label: text` to standard error.
-pub(super) fn labelled(label: &str, color: AnsiColor, text: &str) {
+pub(super) fn labeled(label: &str, color: AnsiColor, text: &str) {
     let style = Style::new().bold().fg_color(Some(color.into()));
     let mut stream = anstream::stderr();
     // If standard error is closed, the error cannot be reported.
@@ -83,7 +83,7 @@ pub(super) fn complain(text: &str) {
 }
 
 /// Writes text to standard output. A closed pipe (`| head`) is not an error.
-pub(super) fn print(text: &str) -> Outcome {
+pub(super) fn print(text: &str) -> CommandResult {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -103,7 +103,7 @@ pub(super) fn refuse(complaints: &Complaints) -> Failure {
 }
 
 /// Streams machine-readable text to standard output. A closed pipe is not an error.
-pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Outcome {
+pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> CommandResult {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -113,7 +113,7 @@ pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) 
 }
 
 /// Writes text to a file, or to standard output.
-pub(super) fn write_to(file: Option<&Path>, text: &str) -> Outcome {
+pub(super) fn write_to(file: Option<&Path>, text: &str) -> CommandResult {
     match file {
         Some(path) => write_file(path, text),
         None => print(text),
@@ -121,7 +121,7 @@ pub(super) fn write_to(file: Option<&Path>, text: &str) -> Outcome {
 }
 
 /// Writes a text file, see [`write_file_with`].
-pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
+pub(super) fn write_file(path: &Path, text: &str) -> CommandResult {
     write_file_with(path, |file| file.write_all(text.as_bytes()))
 }
 
@@ -130,7 +130,7 @@ pub(super) fn write_file(path: &Path, text: &str) -> Outcome {
 pub(super) fn write_file_with(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<()>,
-) -> Outcome {
+) -> CommandResult {
     let refuse = |why: String| Failure::Unusable(format!("cannot write {}: {why}", path.display()));
     let buffered = |file: &mut (dyn Write + Send)| {
         let mut buffer = std::io::BufWriter::new(file);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::progress::Bar;
-use super::{Console, Failure, Outcome, examples, output};
+use super::{CommandResult, Console, Failure, examples, output};
 use crate::base::text::plain;
 use crate::correlate::{Run, UnneededRanges, correlate};
 use crate::cost::VOCABULARY;
@@ -33,7 +33,7 @@ enum ParseFormat {
     Jsonl,
 }
 
-pub(super) fn parse(args: &ParseArgs, console: Console) -> Outcome {
+pub(super) fn parse(args: &ParseArgs, console: Console) -> CommandResult {
     let run = run(&args.profile, console)?;
     let shape = match args.format {
         ParseFormat::Dict => pyprof::LineFormat::Python,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Console, Failure, Outcome, examples, output};
+use super::{CommandResult, Console, Failure, examples, output};
 use crate::pyprof::{self, Records, rows, table};
 
 /// Arguments of `prof`.
@@ -40,7 +40,7 @@ fn columns_help() -> String {
     text
 }
 
-pub(super) fn prof(args: &ProfArgs, console: Console) -> Outcome {
+pub(super) fn prof(args: &ProfArgs, console: Console) -> CommandResult {
     let columns = table::columns(&args.c).map_err(Failure::Unusable)?;
     let layout = match args.w {
         // PyProf's default.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
+use super::{CommandResult, Console, Failure, RuleArgs, advise, examples, output};
 use crate::base::text::plain;
 use crate::report::{FindingReport, Report};
 use crate::repro::{NoScript, script};
@@ -34,7 +34,7 @@ pub(super) struct ReproArgs {
     rules: RuleArgs,
 }
 
-pub(super) fn repro(args: &ReproArgs, console: Console) -> Outcome {
+pub(super) fn repro(args: &ReproArgs, console: Console) -> CommandResult {
     advise::refuse_overwriting(&args.profile, args.output.as_deref())?;
     let report = advise::read_or_analyze(
         &args.profile,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{Console, Failure, Outcome, RuleArgs, examples, output};
+use super::{CommandResult, Console, Failure, RuleArgs, examples, output};
 use crate::base::diag::Complaints;
 use crate::base::units::counted;
 use crate::cost::user;
@@ -87,7 +87,7 @@ impl SchemaOf {
     }
 }
 
-pub(super) fn run(command: RulesCommand, console: Console) -> Outcome {
+pub(super) fn run(command: RulesCommand, console: Console) -> CommandResult {
     match command {
         RulesCommand::List { rules } => output::print(&list(&load(&rules)?)),
         RulesCommand::Explain { id, rules } => {
@@ -207,7 +207,7 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-fn check(paths: &[PathBuf], console: Console) -> Outcome {
+fn check(paths: &[PathBuf], console: Console) -> CommandResult {
     let (files, own) = with_built_in(paths)?;
     let set = accepted(RuleSet::check(&files, facts::all(), &gpu_facts))?;
     let checked = set.rules().iter().filter(|r| own.contains(&r.id)).count();
@@ -240,7 +240,7 @@ fn with_built_in(paths: &[PathBuf]) -> Result<(Vec<RuleFile>, BTreeSet<String>),
 fn accepted<T>(result: Result<T, Complaints>) -> Result<T, Failure> {
     result.map_err(|complaints| {
         if let Failure::Unusable(summary) = output::refuse(&complaints) {
-            output::labelled("error", anstyle::AnsiColor::Red, &summary);
+            output::labeled("error", anstyle::AnsiColor::Red, &summary);
         }
         Failure::GateFailed
     })
@@ -254,7 +254,7 @@ fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
     }
 }
 
-fn test(paths: &[PathBuf], console: Console) -> Outcome {
+fn test(paths: &[PathBuf], console: Console) -> CommandResult {
     let (files, own) = with_built_in(paths)?;
     let set = accepted(RuleSet::load(&files, &Selection::default(), facts::all()))?;
     let rules = set.rules().iter().filter(|r| own.contains(&r.id));
@@ -290,7 +290,7 @@ fn gpu_facts(id: &str) -> Option<BTreeMap<String, facts::Value>> {
     Some(facts::of_gpu(Some(&spec.gpu)))
 }
 
-fn new(id: &str, folder: &Path, console: Console) -> Outcome {
+fn new(id: &str, folder: &Path, console: Console) -> CommandResult {
     if let Some(problem) = judge::load::check_id(id) {
         return Err(Failure::Unusable(format!("`{id}`: {problem}")));
     }

@@ -6,12 +6,12 @@ use clap::{Args, ValueEnum};
 
 use super::signals::PassedOn;
 use super::{
-    AdviseArgs, ConfigArgs, Console, Failure, GATE, GateArgs, OK, Outcome, ReportArgs, RuleArgs,
-    UNUSABLE, advise, diff, examples, output,
+    AdviseArgs, CommandResult, ConfigArgs, Console, Failure, GATE, GateArgs, OK, ReportArgs,
+    RuleArgs, UNUSABLE, advise, diff, examples, output,
 };
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
-use crate::capture::nsys::{self, Nsys};
+use crate::capture::nsys::{self, NsysCommand};
 use crate::capture::scalene;
 use crate::capture::{self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States};
 use crate::formats::{self, OutputFormat};
@@ -145,7 +145,7 @@ impl RunArgs {
     }
 }
 
-pub(super) fn run(args: RunArgs, mut console: Console) -> Outcome {
+pub(super) fn run(args: RunArgs, mut console: Console) -> CommandResult {
     let temporary = TemporaryFolder::new().map_err(|error| {
         Failure::Unusable(format!(
             "cannot make a temporary folder: {error}\n  name another place in TMPDIR"
@@ -216,7 +216,7 @@ pub(super) fn record(
     console: Console,
 ) -> Result<Ended, Failure> {
     let nsys = match args.with {
-        Some(With::Nsys) => Some(Nsys::installed(folder).map_err(|error| {
+        Some(With::Nsys) => Some(NsysCommand::installed(folder).map_err(|error| {
             Failure::Unusable(format!(
                 "--with nsys: cannot use nsys: {error}\n  install Nsight Systems and put `nsys` on the PATH"
             ))
@@ -338,7 +338,7 @@ fn show(now: &CaptureProgress, before: Option<&CaptureProgress>, ends: bool) {
 }
 
 /// Writes the comparison with an earlier run.
-fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -> Outcome {
+fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -> CommandResult {
     let with = advise::AnalyzedWith {
         rules: &advise.rules,
         costs: &advise.costs,
@@ -410,7 +410,7 @@ fn report(
         ))),
     };
     if let Err(Failure::Unusable(text)) = &outcome {
-        output::labelled("error", anstyle::AnsiColor::Red, text);
+        output::labeled("error", anstyle::AnsiColor::Red, text);
     }
     if ended.status != OK {
         let how = match ended.signal {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::progress::Bar;
-use super::{Console, Failure, Outcome, output};
+use super::{CommandResult, Console, Failure, output};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::scrub::{self, Rescan, ScrubSummary};
@@ -40,7 +40,7 @@ Examples:
 
 Exit status: 0 the copy was written and contains nothing of what was looked for; 2 no copy was written.";
 
-pub(super) fn scrub(args: &ScrubArgs, console: Console) -> Outcome {
+pub(super) fn scrub(args: &ScrubArgs, console: Console) -> CommandResult {
     refuse_loss(args)?;
     let temporary = output::temporary_for(&args.output)?;
     let packed = args
@@ -69,7 +69,7 @@ pub(super) fn scrub(args: &ScrubArgs, console: Console) -> Outcome {
 }
 
 /// Reports an error if the output is the input, or another existing file without `--force`.
-fn refuse_loss(args: &ScrubArgs) -> Outcome {
+fn refuse_loss(args: &ScrubArgs) -> CommandResult {
     let out = args.output.display();
     if is_same(&args.input, &args.output) {
         return Err(Failure::Unusable(format!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit_gates::Gates;
-use super::{Console, GateArgs, Outcome, ReportArgs, advise, config, merge};
+use super::{CommandResult, Console, GateArgs, ReportArgs, advise, config, merge};
 
 /// Arguments of `show`.
 #[derive(Debug, Clone, Args)]
@@ -30,7 +30,7 @@ Examples:
   pyprof-advise show main.json -o main.html          as a page
   pyprof-advise show main.json --baseline old.json   only what is new since another one";
 
-pub(super) fn show(mut args: ShowArgs, mut console: Console) -> Outcome {
+pub(super) fn show(mut args: ShowArgs, mut console: Console) -> CommandResult {
     let config = config::load(args.config.as_deref(), None)?;
     config.fill_console(&mut console);
     config.fill_report(&mut args.report);

@@ -30,17 +30,17 @@ pub(super) fn interrupted_by() -> Option<i32> {
 /// While it exists, a signal between two programs ends this process no more than one during a program does:
 /// [`is_interrupted`] tells of it.
 #[derive(Debug)]
-pub(super) struct Series;
+pub(super) struct SignalsDuringSeries;
 
-impl Series {
+impl SignalsDuringSeries {
     /// Begins a series.
-    pub(super) fn begin() -> Series {
+    pub(super) fn begin() -> SignalsDuringSeries {
         SERIES.store(true, std::sync::atomic::Ordering::SeqCst);
-        Series
+        SignalsDuringSeries
     }
 }
 
-impl Drop for Series {
+impl Drop for SignalsDuringSeries {
     fn drop(&mut self) {
         SERIES.store(false, std::sync::atomic::Ordering::SeqCst);
     }
@@ -157,7 +157,7 @@ mod tests {
         let term = signal_hook::consts::SIGTERM;
         assert!(!passed_on(term), "no program and no series");
         assert_eq!(interrupted_by(), None);
-        let series = Series::begin();
+        let series = SignalsDuringSeries::begin();
         assert!(passed_on(term));
         assert_eq!(interrupted_by(), Some(term));
         drop(series);

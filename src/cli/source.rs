@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, Outcome};
+use super::{CommandResult, Failure};
 use crate::base::text::{clip, code_line};
 use crate::judge::Edit;
 use crate::report::{Quote, QuotedLine, Report};
@@ -24,7 +24,7 @@ const INSTALLED: [&str; 2] = ["site-packages", "dist-packages"];
 ///
 /// # Errors
 /// When the folder does not exist or is no folder.
-pub(super) fn quote(report: &mut Report, folder: &Path) -> Outcome {
+pub(super) fn quote(report: &mut Report, folder: &Path) -> CommandResult {
     let root = folder.canonicalize().map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "no such folder".to_owned(),

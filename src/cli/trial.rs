@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::run::{RunArgs, record};
-use super::signals::{Series, interrupted_by, is_interrupted};
+use super::signals::{SignalsDuringSeries, interrupted_by, is_interrupted};
 use super::trial_runs::Runner;
-use super::{Console, Failure, Outcome, RuleArgs, advise, examples, output};
+use super::{CommandResult, Console, Failure, RuleArgs, advise, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
@@ -18,7 +18,7 @@ use crate::capture::{self, States};
 use crate::formats::{MARKDOWN, Media, OutputFormat, RenderOptions};
 use crate::report::Report;
 use crate::trial::{
-    About, Candidate, Limits, NotTried, Treatment, Trial, best, built_in, html, json, mark,
+    Candidate, Limits, NotTried, ProgramAbout, Treatment, Trial, best, built_in, html, json, mark,
     markdown, read_folder, series, summarize,
 };
 
@@ -90,7 +90,7 @@ fn minutes(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("expected a number of minutes such as `20`, found `{text}`"))
 }
 
-pub(super) fn run(args: TryArgs, console: Console) -> Outcome {
+pub(super) fn run(args: TryArgs, console: Console) -> CommandResult {
     let treatments = treatments(&args)?;
     if args.list {
         return output::print(&listing(&treatments));
@@ -129,10 +129,10 @@ pub(super) fn run(args: TryArgs, console: Console) -> Outcome {
     );
     let chosen: Vec<&Treatment> = candidates.iter().map(|c| &c.treatment).collect();
     let made = {
-        let _series = Series::begin();
+        let _series = SignalsDuringSeries::begin();
         series(&chosen, limits, &mut runner, best).map_err(Failure::Unusable)?
     };
-    let about = About {
+    let about = ProgramAbout {
         command: args.command.clone(),
         versions: runner.versions(),
         gpu: runner.gpu(),
@@ -196,7 +196,7 @@ fn listing(treatments: &[Treatment]) -> String {
     text
 }
 
-fn check_names(names: &[String], treatments: &[Treatment]) -> Outcome {
+fn check_names(names: &[String], treatments: &[Treatment]) -> CommandResult {
     for name in names {
         if !treatments.iter().any(|t| t.is_meant_by(name)) {
             let known = treatments.iter().map(|t| t.name.as_str());
@@ -352,7 +352,7 @@ fn plan(candidates: &[Candidate], limits: Limits) -> String {
     )
 }
 
-fn write(args: &TryArgs, trial: &Trial) -> Outcome {
+fn write(args: &TryArgs, trial: &Trial) -> CommandResult {
     let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
     let format = args.format.or_else(of_file).unwrap_or(MARKDOWN);
     let text = match format.media {
@@ -366,9 +366,9 @@ fn write(args: &TryArgs, trial: &Trial) -> Outcome {
     output::write_to(args.output.as_deref(), &text)
 }
 
-fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> Outcome {
+fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> CommandResult {
     mark(report, trial);
     let format = OutputFormat::of_file(path).unwrap_or(MARKDOWN);
     let text = (format.report)(report, &RenderOptions::default())?;
-    output::write_file(path, &output::without_colour(&text))
+    output::write_file(path, &output::without_color(&text))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::share;
-use crate::judge::order::{Counted, CountedSaving, Place, Standing};
+use crate::judge::order::{FindingFigures, Place, SavingFigures, Standing};
 use crate::judge::{SavingKind, is_above_floor};
 use crate::report::{
     FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
@@ -42,7 +42,7 @@ type Key<'a> = (&'a str, &'a str);
 pub(super) fn fold(
     reports: &[Report],
     summary: &Summary,
-    names: &Names,
+    names: &ReportNames,
     transfer_ns: Option<f64>,
     slack_ns: &[f64],
 ) -> Folded {
@@ -152,14 +152,14 @@ fn matters(finding: &FindingReport, summary: &Summary, transfers_known: bool) ->
 
 /// Names of the reports.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct ReportNames {
     /// `rank` where every report is about one rank, else `file`.
     pub(super) unit: &'static str,
     /// One per report: `3`, or `net.sqlite`.
     pub(super) names: Vec<String>,
 }
 
-impl Names {
+impl ReportNames {
     fn of(&self, report: usize) -> &str {
         self.names.get(report).map_or("", String::as_str)
     }
@@ -173,7 +173,7 @@ fn key(finding: &FindingReport) -> Key<'_> {
 fn one(
     group: &[Found<'_>],
     summary: &Summary,
-    (names, slack_ns): (&Names, &[f64]),
+    (names, slack_ns): (&ReportNames, &[f64]),
 ) -> Option<FindingReport> {
     let claims = |f: &FindingReport| f.saving.as_ref().map_or(-1.0, |s| s.counted_high_ns);
     let worst = group.iter().reduce(|best, next| {
@@ -283,7 +283,7 @@ fn least(by_report: &BTreeMap<usize, f64>) -> f64 {
     by_report.values().copied().reduce(f64::min).unwrap_or(0.0)
 }
 
-fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &Names) -> OnRanks {
+fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &ReportNames) -> OnRanks {
     let mut claimed: BTreeMap<usize, Option<f64>> = BTreeMap::new();
     for found in group {
         let sum = claimed.entry(found.report).or_default();
@@ -321,10 +321,10 @@ pub(super) fn by_place(a: &FindingReport, b: &FindingReport, summary: &Summary) 
 }
 
 /// What counts of a finding when findings are ordered.
-fn counted(finding: &FindingReport, summary: &Summary) -> Counted {
+fn counted(finding: &FindingReport, summary: &Summary) -> FindingFigures {
     let steps = steps_in_window(summary);
-    Counted {
-        saving: finding.saving.as_ref().map(|s| CountedSaving {
+    FindingFigures {
+        saving: finding.saving.as_ref().map(|s| SavingFigures {
             kind: s.kind,
             low_ns: s.counted_low_ns,
             high_ns: s.counted_high_ns,

@@ -14,7 +14,7 @@ const POSITION: &str = "position";
 
 /// The numbered ranks of several reports.
 #[derive(Debug, Default)]
-pub(super) struct Ranks {
+pub(super) struct NumberedRanks {
     /// Sorted by rank, then in the order of the reports.
     pub(super) rows: Vec<Rank>,
     /// Reasons to doubt that the reports belong together, in plain sentences.
@@ -33,7 +33,7 @@ pub fn number_ranks(reports: &mut [Report]) -> Vec<String> {
 
 /// Numbers the ranks: from the profile, else from the name of the file, else by the position among
 /// the files sorted by name. Sorts the reports by rank.
-pub(super) fn number(reports: &mut [Report]) -> Ranks {
+pub(super) fn number(reports: &mut [Report]) -> NumberedRanks {
     reports.sort_by(|a, b| natural(&a.title, &b.title).then_with(|| natural(&a.file, &b.file)));
     let mut rows: Vec<&mut Rank> = reports.iter_mut().flat_map(|r| &mut r.ranks).collect();
     name_ranks(&mut rows);
@@ -41,10 +41,10 @@ pub(super) fn number(reports: &mut [Report]) -> Ranks {
     reports.sort_by_key(|r| r.ranks.iter().filter_map(|row| row.rank).min());
     let mut rows: Vec<Rank> = reports.iter().flat_map(|r| r.ranks.clone()).collect();
     rows.sort_by_key(|row| row.rank);
-    let mut ranks = Ranks {
+    let mut ranks = NumberedRanks {
         comparable: rows.len() > 1,
         rows,
-        ..Ranks::default()
+        ..NumberedRanks::default()
     };
     ranks.look_for_copies(reports);
     ranks.look_for_twins();
@@ -166,7 +166,7 @@ fn whole_number(text: &str) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-impl Ranks {
+impl NumberedRanks {
     /// Different measurements never agree in every number.
     fn look_for_copies(&mut self, reports: &[Report]) {
         let numbers = |r: &Report| {

@@ -132,7 +132,7 @@ fn several(first: &str, reports: usize) -> String {
 }
 
 /// Names of the reports: the rank where each report has exactly one.
-fn names(reports: &[Report]) -> findings::Names {
+fn names(reports: &[Report]) -> findings::ReportNames {
     let by_rank: Option<Vec<String>> = reports
         .iter()
         .map(|report| match report.ranks.as_slice() {
@@ -147,11 +147,11 @@ fn names(reports: &[Report]) -> findings::Names {
         sorted.len() == names.len()
     };
     match by_rank.filter(distinct) {
-        Some(names) => findings::Names {
+        Some(names) => findings::ReportNames {
             unit: "rank",
             names,
         },
-        None => findings::Names {
+        None => findings::ReportNames {
             unit: "file",
             names: reports.iter().map(|r| r.title.clone()).collect(),
         },
@@ -277,7 +277,7 @@ fn untrusted(reports: &[Report]) -> Option<String> {
 }
 
 /// The captures whose idle time is unreliable, one sentence per reason.
-fn partly_untrusted(reports: &[Report], names: &findings::Names) -> Vec<String> {
+fn partly_untrusted(reports: &[Report], names: &findings::ReportNames) -> Vec<String> {
     let mut by_reason: IndexMap<&str, Vec<&str>> = IndexMap::new();
     for (report, name) in reports.iter().zip(&names.names) {
         if let Some(why) = &report.summary.idle_unreliable {

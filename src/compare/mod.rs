@@ -1,7 +1,7 @@
 //! Merges several [`Report`]s, compares two, and hides findings that a baseline or a suppression
 //! covers.
 //!
-//! It works on reports only, never on profiles: the ranks of a job can be analysed on different
+//! It works on reports only, never on profiles: the ranks of a job can be analyzed on different
 //! machines at different times, and their reports give the same result as all profiles at once.
 //!
 //! [`Report`]: crate::report::Report

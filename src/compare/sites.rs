@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::{findings::Names, share};
+use super::{findings::ReportNames, share};
 use crate::report::{
     DeviceRow, IdleCause, KernelCluster, LaneRow, MAX_SITES, Omitted, Report, SiteRow, StepRow,
     TimePart, TimelineReport, share_of_busy,
@@ -136,7 +136,11 @@ fn finish(mut row: SiteRow, busy_ns: i64) -> SiteRow {
 
 /// The timelines of all ranks side by side. Starts count from the start of each rank's own window,
 /// because the clocks of different machines are not compared.
-pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64) -> TimelineReport {
+pub(super) fn timeline(
+    reports: &[Report],
+    names: &ReportNames,
+    device_window_ns: i64,
+) -> TimelineReport {
     let all = || reports.iter().map(|r| &r.timeline);
     let mut devices: Vec<DeviceRow> = Vec::new();
     for (report, name) in reports.iter().zip(&names.names) {
@@ -162,7 +166,7 @@ pub(super) fn timeline(reports: &[Report], names: &Names, device_window_ns: i64)
 }
 
 /// The longest lanes of each rank, over `ns` as the longest of their windows.
-fn lanes(reports: &[Report], names: &Names, ns: i64) -> Vec<LaneRow> {
+fn lanes(reports: &[Report], names: &ReportNames, ns: i64) -> Vec<LaneRow> {
     let mut lanes = Vec::new();
     for (kind, most) in [("stream", 2), ("layer", 1)] {
         let of_kind = reports.iter().zip(&names.names).flat_map(|(report, name)| {

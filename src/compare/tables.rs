@@ -157,7 +157,7 @@ pub(super) fn already_fast(reports: &[Report], busy_ns: i64) -> Vec<AlreadyFast>
     rows
 }
 
-/// What came before the analysed windows: the longest set-up, and all copies.
+/// What came before the analyzed windows: the longest set-up, and all copies.
 pub(super) fn setup(reports: &[Report]) -> SetUp {
     let mut all = SetUp::default();
     let mut excluded: BTreeMap<Exclusion, ExcludedWork> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Decides which time of a capture is not analysed: declared warm-up, first iterations, work outside the
+//! Decides which time of a capture is not analyzed: declared warm-up, first iterations, work outside the
 //! steps, and the search of a library for the best algorithm. Its time says nothing of a steady run, so
 //! no figure and no saving may come from it.
 
@@ -21,7 +21,7 @@ const SAME_WORK: f64 = 0.5;
 /// Minimum number of steps from which there is a median to compare the first one with.
 const FEWEST_STEPS: usize = 3;
 
-/// What is not analysed, in time order, and per process the time from its first to its last analysed
+/// What is not analyzed, in time order, and per process the time from its first to its last analyzed
 /// step, where the window is trimmed to steps.
 #[derive(Debug, Default)]
 pub(super) struct Exclusions {
@@ -49,7 +49,7 @@ impl Exclusions {
                 exclusions.times.push(ExcludedTime { span, why });
             }
         };
-        // If the whole capture is declared warm-up, it is analysed anyway.
+        // If the whole capture is declared warm-up, it is analyzed anyway.
         let graphs = profile
             .graphs
             .iter()
@@ -140,7 +140,7 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         let [first, rest @ ..] = spans.as_slice() else {
             return marked;
         };
-        // Half of the steps are always analysed.
+        // Half of the steps are always analyzed.
         if analysed.len() < FEWEST_STEPS || marked.len() >= rest.len() {
             return marked;
         }
@@ -191,7 +191,7 @@ fn loading_ns(profile: &Profile, span: Span) -> i64 {
     loads.fold(0, |sum, call| sum.saturating_add(call.span.clip(span).ns()))
 }
 
-/// Per process: from the start of its first to the end of its last analysed step.
+/// Per process: from the start of its first to the end of its last analyzed step.
 fn analysed_steps(steps: &Steps) -> Vec<Option<Span>> {
     let of_process = steps.by_process.iter().map(|spans| {
         let analysed = spans.iter().filter(|(_, id)| {

@@ -20,7 +20,7 @@ const SHORTEST_PART: i64 = 64;
 struct Pause {
     key: GapKey,
     span: Span,
-    /// The analysed time of the device.
+    /// The analyzed time of the device.
     window: Span,
     /// Per text: time in such ranges, when the last one of them ends, and the length of the shortest.
     inside: FxHashMap<StrId, (i64, i64, i64)>,

@@ -162,7 +162,7 @@ pub struct HostTime {
     /// The gaps of at least 100 us whose launching thread is known, by the row of their device and their
     /// own row.
     pub gaps: FxHashMap<(usize, usize), HostParts>,
-    /// The gaps in which code was loaded, which are not analysed.
+    /// The gaps in which code was loaded, which are not analyzed.
     pub loads: HostParts,
     /// Whether calls of the operating system were recorded.
     pub has_os_calls: bool,

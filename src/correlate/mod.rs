@@ -260,7 +260,7 @@ fn user_ranges(profile: &Profile, texts: &RangeInfos) -> Vec<RangeId> {
     ranges.map(|(id, ..)| id).collect()
 }
 
-/// The shortest range of the user around the launches of all analysed kernels.
+/// The shortest range of the user around the launches of all analyzed kernels.
 fn window_range(
     profile: &Profile,
     texts: &RangeInfos,

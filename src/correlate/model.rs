@@ -63,7 +63,7 @@ pub struct Run {
     pub process_steps: Vec<Vec<(Span, StepId)>>,
     /// The ranges that the user's program pushed, without steps, operators and layers, in time order.
     pub user_ranges: Vec<RangeId>,
-    /// The part of the capture that is analysed.
+    /// The part of the capture that is analyzed.
     pub window: Window,
     /// What each device did inside the window.
     pub timeline: Timeline,
@@ -84,7 +84,7 @@ pub struct Run {
     pub activities: FxHashMap<GapKey, Activity>,
     /// The source that named the layers of most kernel time.
     pub layer_source: Option<LayerSource>,
-    /// The requests that the analysed executions of a served model work on, where ranges say so and all
+    /// The requests that the analyzed executions of a served model work on, where ranges say so and all
     /// agree.
     pub batch: Option<ServingBatch>,
     /// Number of these executions; 0 without `batch`.
@@ -274,7 +274,7 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// Type of an element, if recorded.
     pub dtype: Option<DType>,
-    /// Distance between neighbours along each dimension, in elements; as long as `shape`.
+    /// Distance between neighbors along each dimension, in elements; as long as `shape`.
     pub strides: Option<Vec<i64>>,
 }
 
@@ -454,7 +454,7 @@ pub struct ReplayNames {
     pub works: Vec<ReplayedWork>,
     /// Per matched kernel: its row of `works`.
     pub of_kernel: FxHashMap<KernelId, u32>,
-    /// Number of analysed kernels that were launched by replays.
+    /// Number of analyzed kernels that were launched by replays.
     pub replayed: u64,
 }
 
@@ -501,10 +501,10 @@ pub enum StepSource {
     KernelSequence,
 }
 
-/// The part of the capture that is analysed.
+/// The part of the capture that is analyzed.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
-    /// From the start of the first analysed step, or without steps from the first analysed kernel, to
+    /// From the start of the first analyzed step, or without steps from the first analyzed kernel, to
     /// the end of the last step or of the last GPU work, whichever is later.
     pub span: Option<Span>,
     /// What lies outside.
@@ -512,19 +512,19 @@ pub struct Window {
     /// The shortest range of the user in which all of its work was launched. Text of the profile, not
     /// escaped.
     pub inside: Option<String>,
-    /// Host time whose work is not analysed, in time order.
+    /// Host time whose work is not analyzed, in time order.
     pub excluded: Vec<ExcludedTime>,
-    /// Per copy: whether it is analysed.
+    /// Per copy: whether it is analyzed.
     pub copies: Vec<bool>,
-    /// Per memset: whether it is analysed.
+    /// Per memset: whether it is analyzed.
     pub sets: Vec<bool>,
     /// Idle time inside the span, per device in time order, while code was loaded or compiled or memory was set up. It is not
-    /// part of the analysed time.
+    /// part of the analyzed time.
     pub loads: Vec<Span>,
 }
 
 impl Window {
-    /// Returns whether what was launched at a host time is analysed.
+    /// Returns whether what was launched at a host time is analyzed.
     pub fn counts(&self, host_time: i64) -> bool {
         !self
             .excluded
@@ -533,7 +533,7 @@ impl Window {
     }
 }
 
-/// Host time whose work is not analysed.
+/// Host time whose work is not analyzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExcludedTime {
     /// On the host's clock.
@@ -542,7 +542,7 @@ pub struct ExcludedTime {
     pub why: Exclusion,
 }
 
-/// Why a part of the capture is not analysed.
+/// Why a part of the capture is not analyzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -574,20 +574,20 @@ pub struct SetUp {
     /// Number of copies behind a pause after the last kernel, in a capture without steps.
     #[serde(default)]
     pub copies_after: u64,
-    /// Work that is not analysed, by reason.
+    /// Work that is not analyzed, by reason.
     pub excluded: Vec<ExcludedWork>,
     /// Idle time inside the window, summed over devices, while code was loaded or compiled or memory was set up, in ns. It
-    /// is not part of the analysed time.
+    /// is not part of the analyzed time.
     pub loading_ns: i64,
     /// Idle time inside the window, summed over devices, while the profiler worked for itself, in ns. It
-    /// is not part of the analysed time.
+    /// is not part of the analyzed time.
     pub profiler_ns: i64,
     /// Longest first launch of a kernel (lazy loading) inside the capture, in ns; 0 when none stands
     /// out.
     pub first_launch_ns: i64,
 }
 
-/// GPU work that is not analysed for one reason.
+/// GPU work that is not analyzed for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ExcludedWork {
@@ -614,7 +614,7 @@ pub struct DeviceTimeline {
     pub device: DeviceId,
     /// The device's part of the window.
     pub span: Span,
-    /// Parts of `span` that are not analysed and in which no analysed work ran, in time order.
+    /// Parts of `span` that are not analyzed and in which no analyzed work ran, in time order.
     pub excluded: Vec<Span>,
     /// Time in kernels, copies, memsets or graph traces.
     pub busy_ns: i64,
@@ -635,13 +635,13 @@ pub struct DeviceTimeline {
 }
 
 impl DeviceTimeline {
-    /// Returns the analysed time of the device, in ns: its part of the window without what is excluded.
+    /// Returns the analyzed time of the device, in ns: its part of the window without what is excluded.
     pub fn analysed_ns(&self) -> i64 {
         let excluded = self.excluded.iter().map(|span| span.ns());
         self.span.ns() - excluded.fold(0, i64::saturating_add)
     }
 
-    /// Returns the idle time of the device in its analysed time, in ns.
+    /// Returns the idle time of the device in its analyzed time, in ns.
     pub fn idle_ns(&self) -> i64 {
         self.analysed_ns() - self.busy_ns
     }
@@ -652,7 +652,7 @@ impl DeviceTimeline {
         gaps.fold(0, i64::saturating_add)
     }
 
-    /// Returns the busy share of the device's analysed time, 0 to 1.
+    /// Returns the busy share of the device's analyzed time, 0 to 1.
     pub fn busy_share(&self) -> f64 {
         match self.analysed_ns() {
             ..=0 => 0.0,

@@ -191,7 +191,7 @@ impl Requests {
     }
 }
 
-/// The batch of all analysed executions and their number; `None` where no range names one, or several differ
+/// The batch of all analyzed executions and their number; `None` where no range names one, or several differ
 /// in requests or new tokens. What the new tokens attend to grows from one to the next; it is the mean.
 pub(super) fn of_window(
     profile: &Profile,

@@ -172,15 +172,15 @@ impl Steps {
     }
 }
 
-/// The mean time per step, over the analysed steps.
+/// The mean time per step, over the analyzed steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepTime {
-    /// Number of analysed steps.
+    /// Number of analyzed steps.
     pub steps: u64,
     /// How many steps the kernels of the window amount to: more than `steps` where some belong to steps that
-    /// began before the capture. `None` if no kernel belongs to an analysed step.
+    /// began before the capture. `None` if no kernel belongs to an analyzed step.
     pub work_steps: Option<f64>,
-    /// Mean length, ns: the analysed time of a device over the number of steps. The parts of a step, which
+    /// Mean length, ns: the analyzed time of a device over the number of steps. The parts of a step, which
     /// are divided by the same number, add up to it.
     pub ns: f64,
     /// Mean length on the host, ns.
@@ -193,7 +193,7 @@ impl StepTime {
     /// In a balanced run, the step times of host and GPU agree within this factor.
     const AHEAD: f64 = 1.1;
 
-    /// `None` if no step was analysed. `window_ns` is the mean length of the analysed window of a device.
+    /// `None` if no step was analyzed. `window_ns` is the mean length of the analyzed window of a device.
     fn of(steps: &[Step], work_steps: Option<f64>, window_ns: f64) -> Option<StepTime> {
         let judged: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
         let count = judged.len() as f64;
@@ -215,7 +215,7 @@ impl StepTime {
 }
 
 impl Run {
-    /// The mean time per step; `None` if no step was analysed.
+    /// The mean time per step; `None` if no step was analyzed.
     pub fn step_time(&self) -> Option<StepTime> {
         let devices = &self.timeline.devices;
         let analysed = devices.iter().map(|d| d.analysed_ns() as f64).sum::<f64>();
@@ -223,7 +223,7 @@ impl Run {
         StepTime::of(&self.steps, self.work_steps(), window_ns)
     }
 
-    /// How many steps the kernels of the window amount to; `None` if none belongs to an analysed step.
+    /// How many steps the kernels of the window amount to; `None` if none belongs to an analyzed step.
     fn work_steps(&self) -> Option<f64> {
         let steps = self.steps.iter().filter(|step| !step.warmup).count();
         if steps == 0 {
@@ -242,7 +242,7 @@ impl Run {
         (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))
     }
 
-    /// The analysed window in one part per analysed step, in order: each lasts from when host and GPU were done
+    /// The analyzed window in one part per analyzed step, in order: each lasts from when host and GPU were done
     /// with the step before to when both are done with it. The host may be several steps ahead: as long as the
     /// GPU has work, how long the host takes for one of them says nothing. `None` without steps.
     pub fn step_parts(&self) -> Option<Vec<Span>> {
@@ -253,8 +253,8 @@ impl Run {
         parts(window, &ends)
     }
 
-    /// Lengths of the parts of [`Run::step_parts`] in ns, without what is not analysed: mean of the devices.
-    /// They add up to the analysed time of a device.
+    /// Lengths of the parts of [`Run::step_parts`] in ns, without what is not analyzed: mean of the devices.
+    /// They add up to the analyzed time of a device.
     pub fn step_lengths(&self) -> Option<Vec<f64>> {
         let parts = self.step_parts()?;
         let devices: Vec<Analysed> = self.timeline.devices.iter().map(Analysed::of).collect();
@@ -265,7 +265,7 @@ impl Run {
         (!devices.is_empty()).then(|| parts.into_iter().map(mean).collect())
     }
 
-    /// Length of the window without what no device analysed, in ns.
+    /// Length of the window without what no device analyzed, in ns.
     pub fn analysed_ns(&self) -> i64 {
         let excluded = |d: &DeviceTimeline| d.span.ns() - d.analysed_ns();
         let nowhere = self.timeline.devices.iter().map(excluded).min();
@@ -287,7 +287,7 @@ fn parts(window: Span, ends: &[i64]) -> Option<Vec<Span>> {
     Some(parts)
 }
 
-/// The analysed time of a device, to measure many spans of it.
+/// The analyzed time of a device, to measure many spans of it.
 struct Analysed<'a> {
     device: &'a DeviceTimeline,
     /// Excluded time before the excluded span of the same index.

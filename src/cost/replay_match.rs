@@ -176,7 +176,7 @@ pub fn match_replays(replayed: &Costed, eager: &Costed, file: &str) -> Result<Re
     Ok(names)
 }
 
-/// The analysed kernels of each step (of the window, without steps) and device in time order.
+/// The analyzed kernels of each step (of the window, without steps) and device in time order.
 fn sequences(costed: &Costed, kinds: &mut Kinds) -> Vec<Vec<Item>> {
     let run = &costed.run;
     let mut numbers: FxHashMap<StrId, u16> = FxHashMap::default();

@@ -92,8 +92,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
     let copies = run.profile.copies.iter().zip(&run.window.copies);
-    let analysed = copies.filter(|(_, analysed)| **analysed);
-    let mut order: Vec<&MemoryCopy> = analysed.map(|(copy, _)| copy).collect();
+    let analyzed = copies.filter(|(_, analyzed)| **analyzed);
+    let mut order: Vec<&MemoryCopy> = analyzed.map(|(copy, _)| copy).collect();
     order.sort_by_key(|copy| (copy.span.start, copy.span.end));
     for copy in order {
         let window = windows.get(copy.device.idx()).unwrap_or(&window);

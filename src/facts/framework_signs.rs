@@ -456,7 +456,7 @@ fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bo
 struct Reductions {
     /// Per site: whether its reductions carry gradients; `None` without reductions.
     sites: Vec<Option<bool>>,
-    /// Names of kernels outside the analysed sites that can only be reductions of gradients.
+    /// Names of kernels outside the analyzed sites that can only be reductions of gradients.
     names: FxHashSet<StrId>,
 }
 

@@ -151,7 +151,7 @@ impl Lengths {
 /// Share of a group's time that must lie inside an operator for the operator to count as around it.
 const MOST: f64 = 0.9;
 
-/// Share of the time of a group in one step from which the others do not have it, and the number of analysed
+/// Share of the time of a group in one step from which the others do not have it, and the number of analyzed
 /// steps that it takes to tell.
 const ONE_STEP: f64 = 2.0 / 3.0;
 const FEWEST_STEPS: usize = 3;

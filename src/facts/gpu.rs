@@ -86,12 +86,12 @@ pub(super) fn of(gpu: Option<&Gpu>) -> BTreeMap<String, Value> {
 }
 
 /// The subject type of GPU facts.
-pub(super) struct Gpus;
-impl Subject for Gpus {
+pub(super) struct GpuSubject;
+impl Subject for GpuSubject {
     type Of<'a> = GpuScope<'a>;
 }
 
-pub(super) const ENTRIES: &[Entry<Gpus>] = &[
+pub(super) const ENTRIES: &[Entry<GpuSubject>] = &[
     fact!(
         "gpu.name",
         Str,

@@ -28,7 +28,7 @@ pub(super) struct Host {
     blocking_sets: u64,
     blocking_set_ns: f64,
     round_trips: RoundTrips,
-    /// Analysed calls that give device memory back to the driver; `None` if no calls were recorded.
+    /// Analyzed calls that give device memory back to the driver; `None` if no calls were recorded.
     frees: Option<u64>,
 }
 
@@ -59,9 +59,9 @@ impl Host {
 
     fn sets(&mut self, run: &Run, window: Span) {
         let sets = || run.profile.sets.iter().zip(&run.window.sets);
-        let analysed = move || sets().filter(|(_, analysed)| **analysed);
+        let analyzed = move || sets().filter(|(_, analyzed)| **analyzed);
         let inside = || {
-            analysed()
+            analyzed()
                 .map(|(s, _)| s)
                 .filter(|s| overlaps(s.span, window))
         };
@@ -89,13 +89,13 @@ impl Host {
     }
 }
 
-/// The operator around more than half of the time of the analysed memsets, or around the capture of those that
+/// The operator around more than half of the time of the analyzed memsets, or around the capture of those that
 /// CUDA graphs replay.
 fn memset_op(run: &Run) -> Option<StrId> {
     let window = run.window.span?;
     let sets = run.profile.sets.iter().zip(&run.window.sets);
-    let analysed = sets.filter(|(set, analysed)| **analysed && overlaps(set.span, window));
-    let sets: Vec<&MemorySet> = analysed.map(|(set, _)| set).collect();
+    let analyzed = sets.filter(|(set, analyzed)| **analyzed && overlaps(set.span, window));
+    let sets: Vec<&MemorySet> = analyzed.map(|(set, _)| set).collect();
     let numbers = sets.iter().map(|set| (set.process, set.correlation));
     let calls = CorrelationMap::first_calls(&run.profile, numbers);
     let call = |set: &MemorySet| calls.get(set.process, set.correlation);
@@ -193,7 +193,7 @@ struct Size {
 /// counts when most of its copies in both directions are part of one: equal sizes happen.
 fn round_trips(run: &Run, window: Span) -> RoundTrips {
     let copies = run.profile.copies.iter().zip(&run.window.copies);
-    let mut order: Vec<_> = (copies.filter(|(_, analysed)| **analysed))
+    let mut order: Vec<_> = (copies.filter(|(_, analyzed)| **analyzed))
         .map(|(copy, _)| copy)
         .filter(|c| c.bytes >= ROUND_TRIP_BYTES && overlaps(c.span, window))
         .filter(|c| matches!(c.kind, CopyKind::HtoD | CopyKind::DtoH))

@@ -10,7 +10,7 @@ use super::{Answer, Entry, Value, fact};
 use crate::correlate::Run;
 use crate::profile::{MemoryEvent, RangeKind, Span, StrId, ThreadId};
 
-/// The memory of the GPU that is used most, in the analysed window.
+/// The memory of the GPU that is used most, in the analyzed window.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MemoryUse {
     /// Most bytes in use by tensors.

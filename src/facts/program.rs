@@ -15,7 +15,7 @@ use crate::profile::{RangeId, RangeKind, StrId};
 
 /// What the names in a run tell of its program.
 #[derive(Debug, Default)]
-pub(super) struct Program {
+pub(super) struct ProgramSigns {
     engine: Option<&'static str>,
     /// Work inside a `transformers` pipeline.
     pipeline: bool,
@@ -41,10 +41,10 @@ fn before_compile(base: &str) -> bool {
         || base.starts_with("kernelReduce")
 }
 
-impl Program {
-    pub(super) fn of(costed: &Costed) -> Program {
+impl ProgramSigns {
+    pub(super) fn of(costed: &Costed) -> ProgramSigns {
         let run = &costed.run;
-        Program {
+        ProgramSigns {
             engine: engine(costed),
             pipeline: in_pipeline(costed),
             pytorch: shows_pytorch(costed),

@@ -10,12 +10,12 @@ pub(super) struct StepScope<'a> {
 }
 
 /// The subject type of step facts.
-pub(super) struct Steps;
-impl Subject for Steps {
+pub(super) struct StepSubject;
+impl Subject for StepSubject {
     type Of<'a> = StepScope<'a>;
 }
 
-pub(super) const STEP_ENTRIES: &[Entry<Steps>] = &[
+pub(super) const STEP_ENTRIES: &[Entry<StepSubject>] = &[
     fact!(
         "step.number",
         Int,

@@ -1,4 +1,4 @@
-//! Exposed communication of the analysed steps, exactly: from the kernels that were launched in them.
+//! Exposed communication of the analyzed steps, exactly: from the kernels that were launched in them.
 
 use rustc_hash::FxHashMap;
 
@@ -6,8 +6,8 @@ use crate::correlate::Run;
 use crate::cost::kernel_name::is_communication;
 use crate::profile::{Span, StrId};
 
-/// Communication of the analysed steps while no other kernel ran, in ns per device and step: the sum over
-/// all analysed steps, divided by their number. `None` without analysed steps or without GPU work.
+/// Communication of the analyzed steps while no other kernel ran, in ns per device and step: the sum over
+/// all analyzed steps, divided by their number. `None` without analyzed steps or without GPU work.
 pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
     let steps = run.steps.iter().filter(|step| !step.warmup).count();
     let devices = &run.timeline.devices;
@@ -17,7 +17,7 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
     let profile = &run.profile;
     let mut rows: FxHashMap<usize, usize> = FxHashMap::default();
     rows.extend((devices.iter().enumerate()).map(|(row, d)| (d.device.idx(), row)));
-    // Per device: communication of analysed steps, and all other kernels.
+    // Per device: communication of analyzed steps, and all other kernels.
     let mut work = vec![(Vec::<Span>::new(), Vec::<Span>::new()); devices.len()];
     let mut sends: FxHashMap<StrId, bool> = FxHashMap::default();
     for (kernel, link) in profile.kernels.iter().zip(&run.links) {
@@ -30,7 +30,7 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
             .or_insert_with(|| is_communication(profile.text(kernel.name)));
         if !*sends {
             others.push(kernel.span);
-        } else if link.site.is_some() && is_analysed(run, link.step) {
+        } else if link.site.is_some() && is_analyzed(run, link.step) {
             communication.push(kernel.span);
         }
     }
@@ -48,8 +48,8 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
     Some(exposed.sum::<i64>() as f64 / (steps * devices.len()) as f64)
 }
 
-/// Whether a step belongs to the analysed ones.
-pub(super) fn is_analysed(run: &Run, step: Option<crate::correlate::StepId>) -> bool {
+/// Whether a step belongs to the analyzed ones.
+pub(super) fn is_analyzed(run: &Run, step: Option<crate::correlate::StepId>) -> bool {
     let step = step.and_then(|id| run.steps.get(id.idx()));
     step.is_some_and(|step| !step.warmup)
 }

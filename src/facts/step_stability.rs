@@ -9,13 +9,13 @@ use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
 
-/// The lengths of the analysed steps in ns: of their parts of the window; on the host without one.
+/// The lengths of the analyzed steps in ns: of their parts of the window; on the host without one.
 fn lengths(run: &Run) -> Vec<i64> {
     if let Some(lengths) = run.step_lengths() {
         return lengths.into_iter().map(|ns| ns.round() as i64).collect();
     }
-    let analysed = run.steps.iter().filter(|step| !step.warmup);
-    analysed.map(|step| step.span.ns()).collect()
+    let analyzed = run.steps.iter().filter(|step| !step.warmup);
+    analyzed.map(|step| step.span.ns()).collect()
 }
 
 /// How the steps of a run differ, and how kernel durations change over time.

@@ -12,12 +12,12 @@ use crate::profile::{
     ThreadId,
 };
 
-/// The synchronizing calls of the thread that spends most time in them, in the analysed window.
+/// The synchronizing calls of the thread that spends most time in them, in the analyzed window.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Waits {
+pub(super) struct SyncWaits {
     calls: u64,
     ns: f64,
-    /// Of the analysed time.
+    /// Of the analyzed time.
     share: Option<f64>,
     /// Idle time of the GPU while the host had not caught up after one of them, in ns.
     idle_after_ns: f64,
@@ -44,26 +44,26 @@ struct Wait {
     copy: Option<(CopyKind, u64)>,
 }
 
-impl Waits {
+impl SyncWaits {
     /// `None` if no calls were recorded.
-    pub(super) fn of(run: &Run) -> Option<Waits> {
+    pub(super) fn of(run: &Run) -> Option<SyncWaits> {
         if !run.profile.recorded.api_calls {
             return None;
         }
         let Some(window) = run.window.span else {
-            return Some(Waits::default());
+            return Some(SyncWaits::default());
         };
         let (thread, waits) = waits_by_thread(run, window)
             .into_iter()
             .max_by_key(|(thread, waits)| (total(waits), std::cmp::Reverse(*thread)))
             .unwrap_or((ThreadId(0), Vec::new()));
-        let analysed = host_window_ns(run, window);
-        let mut found = Waits {
+        let analyzed = host_window_ns(run, window);
+        let mut found = SyncWaits {
             calls: waits.len() as u64,
             ns: total(&waits) as f64,
             idle_after_ns: idle_after(run, &waits),
-            share: (analysed > 0).then(|| (total(&waits) as f64 / analysed as f64).min(1.0)),
-            ..Waits::default()
+            share: (analyzed > 0).then(|| (total(&waits) as f64 / analyzed as f64).min(1.0)),
+            ..SyncWaits::default()
         };
         let ops = operators_around(run, waits.iter().map(|wait| wait.id).collect());
         let mut by_op: FxHashMap<Option<StrId>, Vec<Wait>> = FxHashMap::default();
@@ -103,7 +103,7 @@ fn median_bytes(waits: &[Wait]) -> Option<f64> {
 }
 
 /// Length of the window without the excluded time, in ns. Host time does not depend on which devices
-/// were analysed, as [`Run::analysed_ns`] does.
+/// were analyzed, as [`Run::analysed_ns`] does.
 fn host_window_ns(run: &Run, window: Span) -> i64 {
     let mut excluded: Vec<Span> = run.window.excluded.iter().map(|e| e.span).collect();
     excluded.sort_unstable();
@@ -116,7 +116,7 @@ fn host_window_ns(run: &Run, window: Span) -> i64 {
     window.ns().saturating_sub(sum)
 }
 
-/// The analysed waits of each thread that launches kernels.
+/// The analyzed waits of each thread that launches kernels.
 fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
     let copies = run.profile.copies.iter();
     let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));

@@ -13,18 +13,18 @@ use super::enclosing_ops::{EnclosingOps, operator_in};
 use super::equal_calls::EqualCalls;
 use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
-use super::gpu::{GpuScope, Gpus};
+use super::gpu::{GpuScope, GpuSubject};
 use super::host::Host;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
 use super::memory::MemoryUse;
-use super::program::Program;
+use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
 use super::site::{SiteScope, Sites};
-use super::step::{self, RankScope, Ranks, StepScope, Steps};
+use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
 use super::step_stability::StepStability;
-use super::sync::Waits;
+use super::sync::SyncWaits;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, StepWeight, Subject,
     Totals,
@@ -44,7 +44,7 @@ pub struct FactTable<'a> {
     pub(super) totals: Totals,
     pub(super) sums: Sums,
     pub(super) host: Host,
-    pub(super) waits: Option<Waits>,
+    pub(super) waits: Option<SyncWaits>,
     pub(super) memory: Option<MemoryUse>,
     pub(super) framework: FrameworkSigns,
     pub(super) step_stability: StepStability,
@@ -55,7 +55,7 @@ pub struct FactTable<'a> {
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
-    pub(super) program: Program,
+    pub(super) program: ProgramSigns,
     copies: Vec<CopyGroup>,
     pub(super) gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
@@ -114,7 +114,7 @@ impl<'a> FactTable<'a> {
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
         let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
-        let (mut parameters, mut program) = (None, Program::default());
+        let (mut parameters, mut program) = (None, ProgramSigns::default());
         let mut equal_calls = Vec::new();
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
@@ -139,11 +139,11 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| chains = chain::recognize(costed, &|| &look().1));
             jobs.spawn(|_| gaps = gap::groups(costed));
             jobs.spawn(|_| host = Host::of(run));
-            jobs.spawn(|_| waits = Waits::of(run));
+            jobs.spawn(|_| waits = SyncWaits::of(run));
             jobs.spawn(|_| memory = MemoryUse::of(run));
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
-            jobs.spawn(|_| program = Program::of(costed));
+            jobs.spawn(|_| program = ProgramSigns::of(costed));
             jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
         });
@@ -519,14 +519,14 @@ fn labels(costed: &Costed) -> FxHashMap<&str, f64> {
 /// A fact entry, by its subject type.
 enum Question {
     Run(&'static Entry<Runs>),
-    Gpu(&'static Entry<Gpus>),
+    Gpu(&'static Entry<GpuSubject>),
     Site(&'static Entry<Sites>),
     Kernel(&'static Entry<Kernels>),
     Layer(&'static Entry<Layers>),
     Chain(&'static Entry<Chains>),
     Copy(&'static Entry<Copies>),
     Gap(&'static Entry<Gaps>),
-    Step(&'static Entry<Steps>),
+    Step(&'static Entry<StepSubject>),
     Rank(&'static Entry<Ranks>),
 }
 

@@ -1,4 +1,4 @@
-//! How many steps the work of the analysed window amounts to: what figures per step are divided by.
+//! How many steps the work of the analyzed window amounts to: what figures per step are divided by.
 
 use super::FactTable;
 

@@ -80,7 +80,7 @@ impl Mig {
 
 /// Normalizes a name: lower case, one space for every separator, without the vendor and registration
 /// marks.
-pub fn normalise(name: &str) -> String {
+pub fn normalize(name: &str) -> String {
     let lower = name.to_lowercase().replace("(r)", " ").replace("(tm)", " ");
     let words: Vec<&str> = lower
         .split(|c: char| c.is_whitespace() || c == '-' || c == '_')
@@ -90,9 +90,9 @@ pub fn normalise(name: &str) -> String {
     words.get(skip..).unwrap_or_default().join(" ")
 }
 
-/// [`normalise`] without spaces, so that `rtx4090` equals `RTX 4090`.
+/// [`normalize`] without spaces, so that `rtx4090` equals `RTX 4090`.
 fn squash(name: &str) -> String {
-    normalise(name).replace(' ', "")
+    normalize(name).replace(' ', "")
 }
 
 /// The boards that match a given name, sorted by id; several for a shared alias.
@@ -121,12 +121,12 @@ pub fn default_of<'a>(name: &str, boards: &[&'a Spec]) -> Option<&'a Spec> {
 /// name that several boards share, if SM count and memory leave one of them.
 pub fn of_device(device: &Device) -> Option<(&'static Spec, Option<Mig>)> {
     let name = DeviceName::new(device.name.as_deref()?);
-    let wanted = normalise(name.board);
+    let wanted = normalize(name.board);
     if wanted.is_empty() {
         return None;
     }
     named(device, |n| n == name.board)
-        .or_else(|| named(device, |n| normalise(n) == wanted))
+        .or_else(|| named(device, |n| normalize(n) == wanted))
         .or_else(|| narrowed(name.board, device))
         .map(|spec| (spec, name.mig))
 }
@@ -223,10 +223,10 @@ mod tests {
 
     #[test]
     fn spelling_variants_of_names_are_removed() {
-        assert_eq!(normalise("NVIDIA A100-SXM4-40GB"), "a100 sxm4 40gb");
-        assert_eq!(normalise("AMD Instinct(TM) MI300X"), "instinct mi300x");
-        assert_eq!(normalise(" Tesla_T4 "), "tesla t4");
-        assert_eq!(normalise("NVIDIA"), "nvidia");
+        assert_eq!(normalize("NVIDIA A100-SXM4-40GB"), "a100 sxm4 40gb");
+        assert_eq!(normalize("AMD Instinct(TM) MI300X"), "instinct mi300x");
+        assert_eq!(normalize(" Tesla_T4 "), "tesla t4");
+        assert_eq!(normalize("NVIDIA"), "nvidia");
         assert_eq!(squash("RTX 4090"), squash("rtx4090"));
     }
 

@@ -111,13 +111,13 @@ fn main_device(profile: &Profile) -> Option<&Device> {
 }
 
 /// A sentence for the report if kernels also ran on boards of another model.
-fn other_devices(analysed: &Device, profile: &Profile) -> Option<String> {
+fn other_devices(analyzed: &Device, profile: &Profile) -> Option<String> {
     let ran = |index: usize| profile.kernels.iter().any(|k| k.device.idx() == index);
     let mut others: Vec<&str> = Vec::new();
     for (index, device) in profile.devices.iter().enumerate() {
         if let Some(name) = device.name.as_deref()
             && !name.is_empty()
-            && device.name != analysed.name
+            && device.name != analyzed.name
             && !others.contains(&name)
             && ran(index)
         {
@@ -132,7 +132,7 @@ fn other_devices(analysed: &Device, profile: &Profile) -> Option<String> {
     Some(format!(
         "Kernels also ran on {}{more}; all are compared with the GPU that has the most kernel time, {}.",
         shown(first),
-        device_name(analysed),
+        device_name(analyzed),
     ))
 }
 
@@ -200,11 +200,11 @@ fn same_board(spec: &Spec, device: &Device) -> bool {
     let Some(name) = device.name.as_deref().filter(|n| is_telling(n)) else {
         return names::fits(spec, device);
     };
-    let board = names::normalise(DeviceName::new(name).board);
+    let board = names::normalize(DeviceName::new(name).board);
     if spec
         .device_names
         .iter()
-        .any(|n| names::normalise(n) == board)
+        .any(|n| names::normalize(n) == board)
     {
         return true;
     }
@@ -217,7 +217,7 @@ fn same_board(spec: &Spec, device: &Device) -> bool {
 
 /// Whether a device name identifies a board.
 fn is_telling(name: &str) -> bool {
-    let name = names::normalise(name);
+    let name = names::normalize(name);
     !matches!(name.as_str(), "" | "radeon graphics" | "graphics device")
 }
 

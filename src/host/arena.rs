@@ -8,7 +8,7 @@ pub(super) struct Id(u32);
 
 /// A Python value. Containers hold numbers of values, so that shared ones cost nothing.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
+pub(super) enum PythonValue {
     /// `None`, booleans, and what no profile needs.
     Other,
     Int(i64),
@@ -23,20 +23,20 @@ pub(super) enum Node {
 
 /// The values of a file.
 #[derive(Debug, Default)]
-pub(super) struct Arena(Vec<Node>);
+pub(super) struct Arena(Vec<PythonValue>);
 
 impl Arena {
-    pub(super) fn add(&mut self, node: Node) -> Id {
+    pub(super) fn add(&mut self, node: PythonValue) -> Id {
         let id = Id(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         self.0.push(node);
         id
     }
 
-    pub(super) fn get(&self, id: Id) -> &Node {
-        self.0.get(id.0 as usize).unwrap_or(&Node::Other)
+    pub(super) fn get(&self, id: Id) -> &PythonValue {
+        self.0.get(id.0 as usize).unwrap_or(&PythonValue::Other)
     }
 
-    pub(super) fn set(&mut self, id: Id, node: Node) {
+    pub(super) fn set(&mut self, id: Id, node: PythonValue) {
         if let Some(slot) = self.0.get_mut(id.0 as usize) {
             *slot = node;
         }
@@ -44,35 +44,35 @@ impl Arena {
 
     pub(super) fn list_mut(&mut self, id: Id) -> Option<&mut Vec<Id>> {
         match self.0.get_mut(id.0 as usize)? {
-            Node::List(items) => Some(items),
+            PythonValue::List(items) => Some(items),
             _ => None,
         }
     }
 
     pub(super) fn dict_mut(&mut self, id: Id) -> Option<&mut Vec<(Id, Id)>> {
         match self.0.get_mut(id.0 as usize)? {
-            Node::Dict(entries) => Some(entries),
+            PythonValue::Dict(entries) => Some(entries),
             _ => None,
         }
     }
 
     pub(super) fn list(&self, id: Id) -> Option<&[Id]> {
         match self.get(id) {
-            Node::List(items) => Some(items),
+            PythonValue::List(items) => Some(items),
             _ => None,
         }
     }
 
     pub(super) fn dict(&self, id: Id) -> Option<&[(Id, Id)]> {
         match self.get(id) {
-            Node::Dict(entries) => Some(entries),
+            PythonValue::Dict(entries) => Some(entries),
             _ => None,
         }
     }
 
     pub(super) fn text(&self, id: Id) -> Option<&str> {
         match self.get(id) {
-            Node::Str(text) => Some(text),
+            PythonValue::Str(text) => Some(text),
             _ => None,
         }
     }
@@ -80,8 +80,8 @@ impl Arena {
     /// A number, whole or not.
     pub(super) fn number(&self, id: Id) -> Option<f64> {
         match self.get(id) {
-            Node::Int(number) => Some(*number as f64),
-            Node::Float(number) => Some(*number),
+            PythonValue::Int(number) => Some(*number as f64),
+            PythonValue::Float(number) => Some(*number),
             _ => None,
         }
     }
@@ -89,7 +89,7 @@ impl Arena {
     /// A whole number that is not negative.
     pub(super) fn count(&self, id: Id) -> Option<u64> {
         match self.get(id) {
-            Node::Int(number) => u64::try_from(*number).ok(),
+            PythonValue::Int(number) => u64::try_from(*number).ok(),
             _ => None,
         }
     }
@@ -115,9 +115,9 @@ impl Arena {
 }
 
 /// The bytes of a file from front to back.
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -137,8 +137,8 @@ impl<'a> Bytes<'a> {
     }
 
     /// A text after its length.
-    pub(super) fn text(&mut self, length: usize) -> Option<Node> {
+    pub(super) fn text(&mut self, length: usize) -> Option<PythonValue> {
         let text = self.take(length)?;
-        Some(Node::Str(String::from_utf8_lossy(text).into_owned()))
+        Some(PythonValue::Str(String::from_utf8_lossy(text).into_owned()))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Format: Python/marshal.c; the dictionary: Lib/profile.py, `create_stats`.
 
-use super::arena::{Arena, Bytes, Id, Node};
+use super::arena::{Arena, ByteReader, Id, PythonValue};
 use super::model::{HostLine, HostProfile, MOST_READ};
 
 pub(super) const PROFILER: &str = "cProfile";
@@ -20,7 +20,7 @@ pub(super) fn is_dump(data: &[u8]) -> bool {
 /// `None` if the file is no such dump, or is damaged.
 pub(super) fn read(data: &[u8]) -> Option<HostProfile> {
     let mut reader = Reader {
-        bytes: Bytes(data),
+        bytes: ByteReader(data),
         arena: Arena::default(),
         references: Vec::new(),
     };
@@ -50,7 +50,7 @@ pub(super) fn read(data: &[u8]) -> Option<HostProfile> {
 }
 
 struct Reader<'a> {
-    bytes: Bytes<'a>,
+    bytes: ByteReader<'a>,
     arena: Arena,
     references: Vec<Id>,
 }
@@ -70,7 +70,7 @@ impl Reader<'_> {
         if code_only == b'0' {
             return Some(None);
         }
-        let id = self.arena.add(Node::Other);
+        let id = self.arena.add(PythonValue::Other);
         if code & FLAG_REF != 0 {
             // A container has its number before its items.
             self.references.push(id);
@@ -81,7 +81,7 @@ impl Reader<'_> {
                 while let Some(key) = self.value(depth + 1)? {
                     entries.push((key, self.value(depth + 1)??));
                 }
-                Node::Dict(entries)
+                PythonValue::Dict(entries)
             }
             b'(' | b'[' => {
                 let length = self.bytes.u32()?;
@@ -91,14 +91,14 @@ impl Reader<'_> {
                 let length = self.bytes.byte()?;
                 self.list(length.into(), depth)?
             }
-            b'i' => Node::Int(i32::from_le_bytes(self.bytes.array()?).into()),
-            b'I' => Node::Int(i64::from_le_bytes(self.bytes.array()?)),
+            b'i' => PythonValue::Int(i32::from_le_bytes(self.bytes.array()?).into()),
+            b'I' => PythonValue::Int(i64::from_le_bytes(self.bytes.array()?)),
             b'l' => self.long()?,
-            b'g' => Node::Float(f64::from_le_bytes(self.bytes.array()?)),
+            b'g' => PythonValue::Float(f64::from_le_bytes(self.bytes.array()?)),
             b'f' => {
                 let length = self.bytes.byte()?;
                 let text = std::str::from_utf8(self.bytes.take(length.into())?).ok()?;
-                Node::Float(text.parse().ok()?)
+                PythonValue::Float(text.parse().ok()?)
             }
             b'u' | b't' | b'a' | b'A' | b's' => {
                 let length = self.bytes.u32()?;
@@ -108,23 +108,23 @@ impl Reader<'_> {
                 let length = self.bytes.byte()?;
                 self.bytes.text(length.into())?
             }
-            b'N' | b'T' | b'F' => Node::Other,
+            b'N' | b'T' | b'F' => PythonValue::Other,
             _ => return None,
         };
         self.arena.set(id, node);
         Some(Some(id))
     }
 
-    fn list(&mut self, length: u32, depth: u32) -> Option<Node> {
+    fn list(&mut self, length: u32, depth: u32) -> Option<PythonValue> {
         let mut items = Vec::new();
         for _ in 0..length {
             items.push(self.value(depth + 1)??);
         }
-        Some(Node::List(items))
+        Some(PythonValue::List(items))
     }
 
     /// A large number in digits of 15 bits; the sign is that of their count.
-    fn long(&mut self) -> Option<Node> {
+    fn long(&mut self) -> Option<PythonValue> {
         let count = i32::from_le_bytes(self.bytes.array()?);
         let mut value: i64 = 0;
         for place in 0..count.unsigned_abs() {
@@ -133,6 +133,6 @@ impl Reader<'_> {
             let part = i64::from(digit).checked_shl(shift).filter(|_| shift < 48)?;
             value = value.checked_add(part)?;
         }
-        Some(Node::Int(if count < 0 { -value } else { value }))
+        Some(PythonValue::Int(if count < 0 { -value } else { value }))
     }
 }

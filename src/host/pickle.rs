@@ -3,7 +3,7 @@
 //!
 //! Format: Lib/pickletools.py.
 
-use super::arena::{Arena, Bytes, Id, Node};
+use super::arena::{Arena, ByteReader, Id, PythonValue};
 
 /// Whether the file begins as protocol 2 or later does.
 pub(super) fn is_pickle(data: &[u8]) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn read(data: &[u8], knows: fn(&str, &str) -> bool) -> Option<(Arena,
         return None;
     }
     let mut machine = Machine {
-        bytes: Bytes(data),
+        bytes: ByteReader(data),
         arena: Arena::default(),
         stack: Vec::new(),
         marks: Vec::new(),
@@ -32,13 +32,13 @@ pub(super) fn read(data: &[u8], knows: fn(&str, &str) -> bool) -> Option<(Arena,
 /// The attributes of an instance.
 pub(super) fn state(arena: &Arena, object: Id) -> Option<Id> {
     match arena.get(object) {
-        Node::Object(state) => *state,
+        PythonValue::Object(state) => *state,
         _ => None,
     }
 }
 
 struct Machine<'a> {
-    bytes: Bytes<'a>,
+    bytes: ByteReader<'a>,
     arena: Arena,
     stack: Vec<Id>,
     /// Heights of the stack.
@@ -88,37 +88,37 @@ impl Machine<'_> {
             // Numbers.
             b'J' => {
                 let number = i32::from_le_bytes(self.bytes.array()?);
-                self.push(Node::Int(number.into()));
+                self.push(PythonValue::Int(number.into()));
             }
             b'K' => {
                 let number = self.bytes.byte()?;
-                self.push(Node::Int(number.into()));
+                self.push(PythonValue::Int(number.into()));
             }
             b'M' => {
                 let number = u16::from_le_bytes(self.bytes.array()?);
-                self.push(Node::Int(number.into()));
+                self.push(PythonValue::Int(number.into()));
             }
             0x8a => {
                 let number = self.long()?;
-                self.push(Node::Int(number));
+                self.push(PythonValue::Int(number));
             }
             b'G' => {
                 let number = f64::from_be_bytes(self.bytes.array()?);
-                self.push(Node::Float(number));
+                self.push(PythonValue::Float(number));
             }
-            b'N' | 0x88 | 0x89 => self.push(Node::Other),
+            b'N' | 0x88 | 0x89 => self.push(PythonValue::Other),
             // Containers.
-            b'}' => self.push(Node::Dict(Vec::new())),
-            b']' | b')' => self.push(Node::List(Vec::new())),
+            b'}' => self.push(PythonValue::Dict(Vec::new())),
+            b']' | b')' => self.push(PythonValue::List(Vec::new())),
             b'(' => self.marks.push(self.stack.len()),
             b't' => {
                 let items = self.since_mark()?;
-                self.push(Node::List(items));
+                self.push(PythonValue::List(items));
             }
             code @ 0x85..=0x87 => {
                 let from = self.stack.len().checked_sub(usize::from(code - 0x84))?;
                 let items = self.stack.split_off(from);
-                self.push(Node::List(items));
+                self.push(PythonValue::List(items));
             }
             b'a' => {
                 let item = self.stack.pop()?;
@@ -150,24 +150,26 @@ impl Machine<'_> {
                 let (class, module) = (self.stack.pop()?, self.stack.pop()?);
                 let known = (self.knows)(self.arena.text(module)?, self.arena.text(class)?);
                 known.then_some(())?;
-                self.push(Node::Other);
+                self.push(PythonValue::Other);
             }
             b'c' => {
                 let (module, class) = (self.line()?, self.line()?);
                 (self.knows)(&module, &class).then_some(())?;
-                self.push(Node::Other);
+                self.push(PythonValue::Other);
             }
             // An instance: NEWOBJ takes class and arguments, BUILD the attributes.
             0x81 => {
                 self.stack.pop()?;
                 self.stack.pop()?;
-                self.push(Node::Object(None));
+                self.push(PythonValue::Object(None));
             }
             b'b' => {
                 let state = self.stack.pop()?;
                 let object = *self.stack.last()?;
                 match self.arena.get(object) {
-                    Node::Object(None) => self.arena.set(object, Node::Object(Some(state))),
+                    PythonValue::Object(None) => {
+                        self.arena.set(object, PythonValue::Object(Some(state)));
+                    }
                     _ => return None,
                 }
             }
@@ -176,7 +178,7 @@ impl Machine<'_> {
         Some(Some(()))
     }
 
-    fn push(&mut self, node: Node) {
+    fn push(&mut self, node: PythonValue) {
         let id = self.arena.add(node);
         self.stack.push(id);
     }

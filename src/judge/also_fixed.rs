@@ -5,10 +5,10 @@ use crate::base::text;
 use crate::base::units;
 
 /// Rule, by which, where: a finding that became a part of another.
-pub(super) type Part = (String, String, String);
+pub(super) type JoinedFinding = (String, String, String);
 
 /// Findings, best first, without those that the fix of a better one repairs, and what became of these.
-pub(super) fn join(findings: Vec<Finding>) -> (Vec<Finding>, Vec<Part>) {
+pub(super) fn join(findings: Vec<Finding>) -> (Vec<Finding>, Vec<JoinedFinding>) {
     let mut kept: Vec<(Finding, Vec<String>)> = Vec::new();
     let mut parts = Vec::new();
     for finding in findings {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::expr::{Expr, FOUND, Let, Name, Uses, fact_type};
-use crate::base::cel::{self, Names, Type};
+use crate::base::cel::{self, NameResolver, Type};
 use crate::base::suggest::did_you_mean;
 use crate::facts::{Fact, MemberKind};
 
@@ -104,7 +104,7 @@ fn has_prefix(fact: &str, prefix: &str) -> bool {
     fact.split_once('.').is_some_and(|(p, _)| p == prefix)
 }
 
-impl Names for KnownNames<'_> {
+impl NameResolver for KnownNames<'_> {
     type Name = Name;
 
     fn find(&self, name: &str) -> Result<(Name, Type), NoName> {

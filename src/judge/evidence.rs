@@ -16,7 +16,7 @@ const VARIABLE: &str = "PYPROF_ADVISE_RESULTS";
 
 /// A measurement of one pair of programs on one machine. Times are in ns per step, or per call of the operators.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Row {
+pub struct EvidenceRow {
     /// Stem of the program file: `tf32` of `evidence/tf32.py`.
     pub pair: String,
     /// Id of the rule whose advice the pair applies.
@@ -48,7 +48,7 @@ pub struct Row {
     pub agree: String,
 }
 
-impl Row {
+impl EvidenceRow {
     /// Whether the pair was measured as a whole.
     fn is_whole(&self) -> bool {
         self.how == "try"
@@ -92,7 +92,7 @@ impl Row {
 ///
 /// # Errors
 /// A parse error in `evidence/results.json`.
-pub fn rows() -> Result<Vec<Row>, serde_json::Error> {
+pub fn rows() -> Result<Vec<EvidenceRow>, serde_json::Error> {
     match std::env::var_os(VARIABLE) {
         Some(file) => serde_json::from_slice(&std::fs::read(file).map_err(serde_json::Error::io)?),
         None => serde_json::from_str(RESULTS),
@@ -101,13 +101,13 @@ pub fn rows() -> Result<Vec<Row>, serde_json::Error> {
 
 /// What was measured of a rule, a plain sentence per measurement.
 pub fn cited(rule: &str) -> Vec<String> {
-    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows().unwrap_or_default());
+    static ROWS: LazyLock<Vec<EvidenceRow>> = LazyLock::new(|| rows().unwrap_or_default());
     let own = ROWS.iter().filter(|row| row.rule == rule);
-    own.map(Row::sentence).collect()
+    own.map(EvidenceRow::sentence).collect()
 }
 
 /// The "Measured" section of a rule's page; empty if the rule has no rows.
-pub(super) fn section(rule: &str, rows: &[Row]) -> String {
+pub(super) fn section(rule: &str, rows: &[EvidenceRow]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| row.rule == rule) {
         if out.is_empty() {
@@ -157,7 +157,7 @@ mod tests {
         let text = r#"[{"pair": "tf32", "rule": "precision/tf32-off", "how": "try", "gpu": "NVIDIA H100", "driver": "1",
             "torch": "2.9", "date": "2026-01-01", "before_ns": 2e7, "after_ns": 4e6,
             "predicted_low_ns": 8e6, "predicted_high_ns": 1.6e7, "measured_ns": 1.6e7, "noise_ns": 2e5, "agree": "yes"}]"#;
-        let rows: Vec<Row> = serde_json::from_str(text).unwrap();
+        let rows: Vec<EvidenceRow> = serde_json::from_str(text).unwrap();
         let said = section("precision/tf32-off", &rows);
         assert!(
             said.contains(

@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 4;
 pub const MAX_FILES: usize = 2_000;
 
 /// The rule files of an embedded folder, given as `(path below it, text)`. If not `tested`, the tests
-/// at the end of each file, a third of its text, are cut off: analysing a profile does not need them.
+/// at the end of each file, a third of its text, are cut off: analyzing a profile does not need them.
 pub fn embedded(entries: &[(&str, &str)], tested: bool) -> Vec<RuleFile> {
     let file = |(path, text): &(&str, &str)| {
         let tests = text.find("\n[[test]]\n").filter(|_| !tested);

@@ -236,7 +236,7 @@ pub struct Finding {
     pub is_minor: bool,
 }
 
-/// The time that a fix could save, in ns of the analysed window, summed over devices.
+/// The time that a fix could save, in ns of the analyzed window, summed over devices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Saving {
     /// Upper end of the estimate: GPU time, idle time or exposed copy time.

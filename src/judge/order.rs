@@ -20,9 +20,9 @@ pub(crate) struct Standing {
 
 /// The figures of a finding that decide its position. Times in ns, summed over the window and the devices.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counted {
+pub(crate) struct FindingFigures {
     /// What the finding would save; `None` without an estimate.
-    pub(crate) saving: Option<CountedSaving>,
+    pub(crate) saving: Option<SavingFigures>,
     pub(crate) confidence: Confidence,
     /// Time of the work that it is about.
     pub(crate) time_ns: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Counted {
 
 /// The part of a saving that no better finding claims.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CountedSaving {
+pub(crate) struct SavingFigures {
     pub(crate) kind: SavingKind,
     pub(crate) low_ns: f64,
     pub(crate) high_ns: f64,
@@ -68,7 +68,7 @@ impl Place {
     /// limits the steps, idle time goes first. Idle time whose saving has the lower end 0 and work without an
     /// estimate count by a part of their time. Then come other findings whose saving has the lower end 0, and
     /// those about the whole run without an estimate.
-    pub(crate) fn of(finding: &Counted, standing: &Standing) -> Place {
+    pub(crate) fn of(finding: &FindingFigures, standing: &Standing) -> Place {
         let host_bound = Totals::is_host_bound(standing.step_weight);
         let devices = standing.devices.max(1) as f64;
         let uncertain = |ns: f64| UNCERTAIN * ns / devices;

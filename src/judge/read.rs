@@ -39,7 +39,7 @@ pub(super) const MAX_CASES: usize = 256;
 /// Reads one rule file; `None` after complaints.
 pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> Option<Rule> {
     let own = Complaints::new();
-    let reader = Reader {
+    let reader = RuleReader {
         file,
         facts,
         complaints: &own,
@@ -52,13 +52,13 @@ pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> 
     rule.filter(|_| !failed)
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct RuleReader<'a> {
     pub(super) file: &'a RuleFile,
     pub(super) facts: &'a [Fact],
     complaints: &'a Complaints,
 }
 
-impl Reader<'_> {
+impl RuleReader<'_> {
     fn read(self) -> Option<Rule> {
         let document = toml::parse(&self.file.source, self.complaints);
         let unreadable = !self.complaints.is_empty();

@@ -10,7 +10,7 @@ use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::grouping::{self, FindingDraft};
-use super::order::{Counted, CountedSaving, Place, Standing};
+use super::order::{FindingFigures, Place, SavingFigures, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, overrides};
 use super::template::Template;
@@ -349,9 +349,9 @@ fn drop_matches(
 }
 
 /// The figures of a finding that decide its position in the report.
-fn counted(finding: &Finding) -> Counted {
-    Counted {
-        saving: finding.saving.as_ref().map(|s| CountedSaving {
+fn counted(finding: &Finding) -> FindingFigures {
+    FindingFigures {
+        saving: finding.saving.as_ref().map(|s| SavingFigures {
             kind: s.kind,
             low_ns: s.claimed_low_ns,
             high_ns: s.claimed_ns,

@@ -235,23 +235,23 @@ impl Sentence {
 }
 
 /// How a rule failed on an example.
-pub(super) struct Failure {
+pub(super) struct ExampleFailure {
     /// The sentence that failed; `None`: a condition.
     pub(super) sentence: Option<Sentence>,
     /// The error message.
     pub(super) message: String,
 }
 
-impl From<String> for Failure {
-    fn from(message: String) -> Failure {
-        Failure {
+impl From<String> for ExampleFailure {
+    fn from(message: String) -> ExampleFailure {
+        ExampleFailure {
             sentence: None,
             message,
         }
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for ExampleFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.sentence {
             Some(sentence) => write!(f, "{}: {}", sentence.key(), self.message),
@@ -284,7 +284,7 @@ fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutc
     };
     match (say(rule, case, &example), &case.expect) {
         (Err(failures), _) => {
-            let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
+            let failures: Vec<String> = failures.iter().map(ExampleFailure::to_string).collect();
             TestOutcome::Fault(failures.join("\n  "))
         }
         (Ok(Said::Nothing(_)), Expect::Silent) => TestOutcome::Pass,
@@ -365,7 +365,11 @@ impl Said {
 ///
 /// # Errors
 /// The failure of a condition, or of every sentence that fails.
-pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Said, Vec<Failure>> {
+pub(super) fn say(
+    rule: &Rule,
+    case: &Case,
+    example: &Example<'_>,
+) -> Result<Said, Vec<ExampleFailure>> {
     let mut settings = rule.settings.clone();
     settings.extend(case.params.clone());
     let early = EvalContext::new(example, &settings, &rule.lets, None);
@@ -395,7 +399,7 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
         |key: &str, condition: &Option<Expr>| match condition.as_ref().map(|c| context.holds(c)) {
             Some(Ok(holds)) => Ok(holds),
             Some(Err(Undecided::Fault(message))) => {
-                Err(vec![Failure::from(format!("{key}: {message}"))])
+                Err(vec![ExampleFailure::from(format!("{key}: {message}"))])
             }
             Some(Err(_)) | None => Ok(false),
         };
@@ -409,7 +413,7 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
             Ok(said) if said.is_empty() => Err("it is empty".to_owned()),
             said => said,
         };
-        said.map_err(|message| Failure {
+        said.map_err(|message| ExampleFailure {
             sentence: Some(sentence),
             message,
         })
@@ -440,7 +444,7 @@ pub(super) fn say(rule: &Rule, case: &Case, example: &Example<'_>) -> Result<Sai
     }
 }
 
-fn undecided(why: Undecided) -> Result<Said, Vec<Failure>> {
+fn undecided(why: Undecided) -> Result<Said, Vec<ExampleFailure>> {
     match why {
         Undecided::NotApplicable => Ok(Said::Nothing("a fact it uses does not apply")),
         Undecided::Fault(message) => Err(vec![message.into()]),

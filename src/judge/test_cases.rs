@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Severity;
 use super::check::{self, KnownNames};
 use super::expr::{FOUND, Scalar, Type, fact_type};
-use super::read::Reader;
+use super::read::RuleReader;
 use super::rule::{Case, Expect, Param};
 use crate::base::cel;
 use crate::base::diag::Complaint;
@@ -15,7 +15,7 @@ use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
 use crate::facts::{MemberKind, Ty, Value};
 
-impl Reader<'_> {
+impl RuleReader<'_> {
     pub(super) fn cases(
         &self,
         root: &Table<'_>,

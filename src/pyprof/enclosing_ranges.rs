@@ -27,10 +27,10 @@ const OWN_FILES: [&str; 9] = [
 
 /// The role of a range's text in PyProf's output.
 #[derive(Debug, Clone, Default)]
-pub(super) enum RangeRole {
+pub(super) enum PyprofRole {
     #[default]
     Other,
-    Marker(Box<Operator>),
+    Marker(Box<MarkedOperator>),
     /// The text is `layer:NAME`.
     Layer,
     /// Source lines, without those of PyTorch.
@@ -42,7 +42,7 @@ pub(super) enum RangeRole {
 
 /// The names in a marker.
 #[derive(Debug, Clone)]
-pub(super) struct Operator {
+pub(super) struct MarkedOperator {
     pub module: Text,
     pub name: Text,
 }
@@ -113,7 +113,7 @@ struct Step {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbered {
     pub text: StrId,
-    /// The arguments; if they are a list of shapes, see [`EnclosingRanges::sizes`].
+    /// The arguments; if they are a list of shapes, see [`RangeContexts::sizes`].
     args: Option<StrId>,
     pub seq: Option<SerialNumber>,
     pub op_id: Option<SerialNumber>,
@@ -133,10 +133,10 @@ pub(super) struct RangeChain {
 
 /// The ranges around all scopes of a run.
 #[derive(Debug)]
-pub(super) struct EnclosingRanges<'r> {
+pub(super) struct RangeContexts<'r> {
     pub run: &'r Run,
     /// The role of each text.
-    bins: Vec<RangeRole>,
+    bins: Vec<PyprofRole>,
     /// Whether each text is a list.
     lists: Vec<bool>,
     effects: Vec<EffectNode>,
@@ -146,8 +146,8 @@ pub(super) struct EnclosingRanges<'r> {
     chains: Vec<RangeChain>,
 }
 
-impl<'r> EnclosingRanges<'r> {
-    pub(super) fn of(run: &'r Run) -> EnclosingRanges<'r> {
+impl<'r> RangeContexts<'r> {
+    pub(super) fn of(run: &'r Run) -> RangeContexts<'r> {
         let mut used = vec![false; run.profile.strings.len()];
         for scope in &run.scopes {
             if let Some(range) = run.profile.ranges.get(scope.range.idx())
@@ -157,14 +157,14 @@ impl<'r> EnclosingRanges<'r> {
             }
         }
         let text = |at: usize| run.profile.text(StrId::new(at));
-        let around = EnclosingRanges {
+        let around = RangeContexts {
             run,
             bins: (used.par_iter().enumerate())
                 .map(|(at, used)| {
                     if *used {
                         bin_of(text(at))
                     } else {
-                        RangeRole::Other
+                        PyprofRole::Other
                     }
                 })
                 .collect(),
@@ -197,8 +197,8 @@ impl<'r> EnclosingRanges<'r> {
             .unwrap_or_default()
     }
 
-    pub(super) fn bin(&self, text: StrId) -> &RangeRole {
-        self.bins.get(text.idx()).unwrap_or(&RangeRole::Other)
+    pub(super) fn bin(&self, text: StrId) -> &PyprofRole {
+        self.bins.get(text.idx()).unwrap_or(&PyprofRole::Other)
     }
 
     /// The shapes that `emit_nvtx` prints into a range.
@@ -252,9 +252,9 @@ impl<'r> EnclosingRanges<'r> {
     }
 }
 
-/// Builds an [`EnclosingRanges`].
+/// Builds an [`RangeContexts`].
 struct Builder<'r> {
-    around: EnclosingRanges<'r>,
+    around: RangeContexts<'r>,
     /// The target of each step, and whether the range counts.
     steps: FxHashMap<Step, (u32, bool)>,
     known_effects: FxHashMap<(u32, Effect), u32>,
@@ -279,7 +279,7 @@ impl Builder<'_> {
     /// equal ranges open.
     fn enter(&mut self, outer: RangeChain, range: &HostRange) -> RangeChain {
         let (inner, kept) =
-            if is_operator(range) && matches!(self.around.bin(range.text), RangeRole::Other) {
+            if is_operator(range) && matches!(self.around.bin(range.text), PyprofRole::Other) {
                 self.enter_numbered(outer, range)
             } else {
                 self.enter_nesting(outer, range)
@@ -313,7 +313,7 @@ impl Builder<'_> {
 
     fn enter_nesting(&mut self, outer: RangeChain, range: &HostRange) -> (RangeChain, bool) {
         // A layer inside a layer with the same name counts again, unless it was never closed.
-        let layer = matches!(self.around.bin(range.text), RangeRole::Layer);
+        let layer = matches!(self.around.bin(range.text), PyprofRole::Layer);
         let step = Step {
             from: outer.nesting,
             key: Key::of(range),
@@ -340,16 +340,16 @@ impl Builder<'_> {
         own.outer = step.from;
         own.key = Some(step.key);
         let effect = match self.around.bin(text) {
-            RangeRole::Trace(_) => Some(Effect::Trace(text)),
+            PyprofRole::Trace(_) => Some(Effect::Trace(text)),
             _ if !kept => return (step.from, false),
-            RangeRole::Marker(_) => {
+            PyprofRole::Marker(_) => {
                 own.in_marker = true;
                 Some(Effect::Marker(text))
             }
-            RangeRole::Layer => Some(Effect::Layer(text)),
-            RangeRole::Repr => Some(Effect::Repr(text)),
-            RangeRole::Ignored => None,
-            RangeRole::Other => {
+            PyprofRole::Layer => Some(Effect::Layer(text)),
+            PyprofRole::Repr => Some(Effect::Repr(text)),
+            PyprofRole::Ignored => None,
+            PyprofRole::Other => {
                 let words = Some(text).filter(|t| !self.around.run.profile.text(*t).is_empty());
                 own.other = words.or(own.other);
                 None
@@ -417,34 +417,34 @@ pub(super) fn layer_name(text: &str) -> Option<&str> {
     text.trim_start().strip_prefix("layer:")
 }
 
-fn bin_of(text: &str) -> RangeRole {
+fn bin_of(text: &str) -> PyprofRole {
     if text.trim_start().starts_with('{')
         && let Some(bin) = dictionary(text)
     {
         return bin;
     }
     if layer_name(text).is_some() {
-        return RangeRole::Layer;
+        return PyprofRole::Layer;
     }
     if text.contains("CheckpointFunctionBackward") {
-        return RangeRole::Ignored;
+        return PyprofRole::Ignored;
     }
-    RangeRole::Other
+    PyprofRole::Other
 }
 
 /// The role of a dictionary of PyProf, by its keys. (PyProf searches the whole text for the words.)
-fn dictionary(text: &str) -> Option<RangeRole> {
+fn dictionary(text: &str) -> Option<PyprofRole> {
     let entries = marker::entries(text);
     let get = |key: &str| literal::lookup(&entries, key);
     if let Some(frames) = get("traceMarker").and_then(Literal::items) {
         let lines = frames.iter().filter_map(Literal::as_str);
         let users = lines.filter(|line| !OWN_FILES.iter().any(|own| line.contains(own)));
-        return Some(RangeRole::Trace(users.map(Text::from).collect()));
+        return Some(PyprofRole::Trace(users.map(Text::from).collect()));
     }
     if get("strRepr").is_some() {
-        return Some(RangeRole::Repr);
+        return Some(PyprofRole::Repr);
     }
-    Some(RangeRole::Marker(Box::new(Operator {
+    Some(PyprofRole::Marker(Box::new(MarkedOperator {
         module: get("mod")?.as_str()?.into(),
         name: get("op")?.as_str()?.into(),
     })))

@@ -1,27 +1,27 @@
 //! PyProf's format of the parameters of each operator: a table with one entry per format.
 
 use super::params::{
-    Input, adam, addmm, bmm, cat, cell, conv, convert, copy, embedding, filled, full, index_select,
-    linear, loss, masked_select, matmul, mm, pointwise, randperm, tensor_type, unary,
+    ParamsInput, adam, addmm, bmm, cat, cell, conv, convert, copy, embedding, filled, full,
+    index_select, linear, loss, masked_select, matmul, mm, pointwise, randperm, tensor_type, unary,
 };
 
 /// Formats the parameters of one operator; `None` for unexpected arguments.
-type Write = fn(&Input<'_>) -> Option<String>;
+type Write = fn(&ParamsInput<'_>) -> Option<String>;
 
 /// One format of parameters.
 #[derive(Debug)]
-pub(super) struct Format {
+pub(super) struct ParamsFormat {
     /// Operators as spelled in markers.
     pub ops: &'static [&'static str],
     pub write: Write,
 }
 
-const fn format(ops: &'static [&'static str], write: Write) -> Format {
-    Format { ops, write }
+const fn format(ops: &'static [&'static str], write: Write) -> ParamsFormat {
+    ParamsFormat { ops, write }
 }
 
 /// The first entry that lists an operator applies, in PyProf's order.
-pub(super) const FORMATS: &[Format] = &[
+pub(super) const FORMATS: &[ParamsFormat] = &[
     format(&["linear"], linear),
     format(&["forward"], cell),
     format(&["conv1d", "conv2d"], conv),

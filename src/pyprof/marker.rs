@@ -24,12 +24,12 @@ pub(super) struct MarkerArg {
     pub shape: Option<Vec<i64>>,
     /// The element type of a tensor, as written.
     pub dtype: String,
-    pub value: Value,
+    pub value: MarkerValue,
 }
 
 /// The value of a non-tensor argument, as far as it is shown.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum Value {
+pub(super) enum MarkerValue {
     #[default]
     Other,
     Int(i64),
@@ -95,10 +95,10 @@ impl MarkerArg {
             shape: entry.get("shape").and_then(ints),
             dtype: word("dtype"),
             value: match entry.get("value") {
-                Some(Literal::Int(value)) => Value::Int(*value),
-                Some(Literal::Str(value)) => Value::Str(value.to_string()),
-                Some(value) => ints(value).map_or(Value::Other, Value::Ints),
-                None => Value::Other,
+                Some(Literal::Int(value)) => MarkerValue::Int(*value),
+                Some(Literal::Str(value)) => MarkerValue::Str(value.to_string()),
+                Some(value) => ints(value).map_or(MarkerValue::Other, MarkerValue::Ints),
+                None => MarkerValue::Other,
             },
         }
     }

@@ -2,13 +2,13 @@
 
 use super::Dir;
 use super::formats::FORMATS;
-use super::marker::{Marker, MarkerArg, Value, short_type};
+use super::marker::{Marker, MarkerArg, MarkerValue, short_type};
 use super::python::tuple;
 use crate::cost::{DecodedName, Family};
 
 /// The input for the cells `Op` and `Params`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Input<'a> {
+pub(super) struct ParamsInput<'a> {
     pub marker: &'a Marker,
     pub dir: Dir,
     pub sub: u64,
@@ -17,7 +17,7 @@ pub(super) struct Input<'a> {
 
 /// The cells `Op` and `Params` of a kernel in a marker. For operators without a format, or with
 /// arguments that do not match it, they list the shapes and types of the tensors.
-pub(super) fn cells(input: &Input<'_>) -> (String, String) {
+pub(super) fn cells(input: &ParamsInput<'_>) -> (String, String) {
     let name = input.marker.op.name.as_str();
     let format = FORMATS.iter().find(|f| f.ops.contains(&name));
     let params = format
@@ -84,7 +84,7 @@ fn scalar_or_tuple(shape: &[i64]) -> String {
     }
 }
 
-impl<'a> Input<'a> {
+impl<'a> ParamsInput<'a> {
     /// The argument at a position or with a keyword.
     fn arg(&self, index: usize, keyword: &str) -> Option<&'a MarkerArg> {
         let args = &self.marker.args;
@@ -108,20 +108,20 @@ impl<'a> Input<'a> {
     /// A whole number, or the items of a tuple of whole numbers.
     fn ints(&self, index: usize, keyword: &str) -> Option<Vec<i64>> {
         match &self.arg(index, keyword)?.value {
-            Value::Int(value) => Some(vec![*value]),
-            Value::Ints(values) => Some(values.clone()),
+            MarkerValue::Int(value) => Some(vec![*value]),
+            MarkerValue::Ints(values) => Some(values.clone()),
             _ => None,
         }
     }
 
     fn is_named(&self, index: usize, keyword: &str, word: &str) -> bool {
         self.arg(index, keyword)
-            .is_some_and(|a| a.value == Value::Str(word.to_owned()))
+            .is_some_and(|a| a.value == MarkerValue::Str(word.to_owned()))
     }
 }
 
 /// `T=[(2,3),(3,)],['float32','float32']`: all tensors.
-fn tensors(input: &Input<'_>) -> String {
+fn tensors(input: &ParamsInput<'_>) -> String {
     let tensors = || input.marker.args.iter().filter(|a| a.is_tensor());
     let shapes: Vec<String> = tensors()
         .map(|a| shown_tuple(a.tensor().unwrap_or_default()))
@@ -130,7 +130,7 @@ fn tensors(input: &Input<'_>) -> String {
     format!("T=[{}],[{}]", shapes.join(","), types.join(",")).replace(' ', "")
 }
 
-pub(super) fn linear(input: &Input<'_>) -> Option<String> {
+pub(super) fn linear(input: &ParamsInput<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
     let (w, _) = input.tensor(1, "weight")?;
     let (_, rows) = x.split_last()?;
@@ -153,7 +153,7 @@ pub(super) fn linear(input: &Input<'_>) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn cell(input: &Input<'_>) -> Option<String> {
+pub(super) fn cell(input: &ParamsInput<'_>) -> Option<String> {
     let cell = input.marker.op.module.as_str();
     let gates: i64 = match cell {
         "LSTMCell" => 4,
@@ -188,7 +188,7 @@ pub(super) fn cell(input: &Input<'_>) -> Option<String> {
     })
 }
 
-pub(super) fn conv(input: &Input<'_>) -> Option<String> {
+pub(super) fn conv(input: &ParamsInput<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
     let (w, _) = input.tensor(1, "weight")?;
     // One dimension is formatted as two with a height of 1.
@@ -253,7 +253,7 @@ pub(super) fn conv(input: &Input<'_>) -> Option<String> {
 }
 
 /// `[35,20]fp32;[]fp32`: tensors and numbers.
-pub(super) fn pointwise(input: &Input<'_>) -> Option<String> {
+pub(super) fn pointwise(input: &ParamsInput<'_>) -> Option<String> {
     let shown: Vec<String> = input
         .marker
         .args
@@ -264,18 +264,18 @@ pub(super) fn pointwise(input: &Input<'_>) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(";"))
 }
 
-pub(super) fn convert(input: &Input<'_>) -> Option<String> {
+pub(super) fn convert(input: &ParamsInput<'_>) -> Option<String> {
     Some(shown(input.first()?))
 }
 
-pub(super) fn matmul(input: &Input<'_>) -> Option<String> {
+pub(super) fn matmul(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "other")?;
     let shapes = [("A", shown_tuple(a)), ("B", shown_tuple(b))];
     Some(pairs(&shapes, &[dtype]))
 }
 
-pub(super) fn embedding(input: &Input<'_>) -> Option<String> {
+pub(super) fn embedding(input: &ParamsInput<'_>) -> Option<String> {
     let [first, second, ..] = input.marker.args.as_slice() else {
         return None;
     };
@@ -283,17 +283,17 @@ pub(super) fn embedding(input: &Input<'_>) -> Option<String> {
 }
 
 /// `T=(600,200),fp32,`.
-pub(super) fn tensor_type(input: &Input<'_>) -> Option<String> {
+pub(super) fn tensor_type(input: &ParamsInput<'_>) -> Option<String> {
     let arg = input.first()?;
     Some(pairs(&[("T", shown_tuple(arg.tensor()?))], &[&arg.dtype]))
 }
 
 /// `[600,200]fp32`.
-pub(super) fn unary(input: &Input<'_>) -> Option<String> {
+pub(super) fn unary(input: &ParamsInput<'_>) -> Option<String> {
     input.first().filter(|a| a.is_tensor()).map(shown)
 }
 
-pub(super) fn cat(input: &Input<'_>) -> Option<String> {
+pub(super) fn cat(input: &ParamsInput<'_>) -> Option<String> {
     let args = &input.marker.args;
     let shown: Vec<String> = args.iter().filter(|a| a.is_tensor()).map(shown).collect();
     let rank = args.iter().find_map(MarkerArg::tensor)?.len();
@@ -301,7 +301,7 @@ pub(super) fn cat(input: &Input<'_>) -> Option<String> {
         .iter()
         .filter(|a| !a.is_tensor())
         .find_map(|a| match a.value {
-            Value::Int(axis) => Some(axis),
+            MarkerValue::Int(axis) => Some(axis),
             _ => None,
         })
         .unwrap_or(0);
@@ -312,7 +312,7 @@ pub(super) fn cat(input: &Input<'_>) -> Option<String> {
     Some(format!("T={},A={axis}", shown.join(";")))
 }
 
-pub(super) fn index_select(input: &Input<'_>) -> Option<String> {
+pub(super) fn index_select(input: &ParamsInput<'_>) -> Option<String> {
     let (t, dtype) = input.tensor(0, "input")?;
     let dim = *input.ints(1, "dim")?.first()?;
     let (index, _) = input.tensor(2, "index")?;
@@ -324,7 +324,7 @@ pub(super) fn index_select(input: &Input<'_>) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn masked_select(input: &Input<'_>) -> Option<String> {
+pub(super) fn masked_select(input: &ParamsInput<'_>) -> Option<String> {
     let (t, dtype) = input.tensor(0, "input")?;
     let (mask, _) = input.tensor(1, "mask")?;
     let shapes = [("T", shown_tuple(t)), ("M", shown_tuple(mask))];
@@ -340,19 +340,19 @@ fn product(a: &[i64], b: &[i64], dtype: &str) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn addmm(input: &Input<'_>) -> Option<String> {
+pub(super) fn addmm(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(1, "mat1")?;
     let (b, _) = input.tensor(2, "mat2")?;
     product(a, b, dtype)
 }
 
-pub(super) fn mm(input: &Input<'_>) -> Option<String> {
+pub(super) fn mm(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "mat2")?;
     product(a, b, dtype)
 }
 
-pub(super) fn bmm(input: &Input<'_>) -> Option<String> {
+pub(super) fn bmm(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "mat2")?;
     let (&[batch, m, k], &[_, _, n]) = (a, b) else {
@@ -363,11 +363,11 @@ pub(super) fn bmm(input: &Input<'_>) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn loss(input: &Input<'_>) -> Option<String> {
+pub(super) fn loss(input: &ParamsInput<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
     let mut outward = input.marker.args.iter().rev();
     let reduction = outward.find_map(|a| match &a.value {
-        Value::Str(word) => Some(word.as_str()),
+        MarkerValue::Str(word) => Some(word.as_str()),
         _ => None,
     });
     let reduction = reduction.unwrap_or("mean");
@@ -375,7 +375,7 @@ pub(super) fn loss(input: &Input<'_>) -> Option<String> {
     Some(format!("T={shape},{},red={reduction},", short_type(dtype)).replace(' ', ""))
 }
 
-pub(super) fn adam(input: &Input<'_>) -> Option<String> {
+pub(super) fn adam(input: &ParamsInput<'_>) -> Option<String> {
     let [weight, _, _, _, gradient, ..] = input.marker.args.as_slice() else {
         return None;
     };
@@ -383,13 +383,13 @@ pub(super) fn adam(input: &Input<'_>) -> Option<String> {
     Some(pairs(&shape, &[&weight.dtype, &gradient.dtype]))
 }
 
-pub(super) fn randperm(input: &Input<'_>) -> Option<String> {
+pub(super) fn randperm(input: &ParamsInput<'_>) -> Option<String> {
     let n = *input.ints(0, "n")?.first()?;
     Some(pairs(&[("N", n.to_string())], &[]))
 }
 
 /// `zeros((2, 3))` and `zeros(2, 3)`.
-pub(super) fn filled(input: &Input<'_>) -> Option<String> {
+pub(super) fn filled(input: &ParamsInput<'_>) -> Option<String> {
     let dims: Vec<i64> = match input.ints(0, "size")?.as_slice() {
         [_] => input
             .marker
@@ -397,8 +397,8 @@ pub(super) fn filled(input: &Input<'_>) -> Option<String> {
             .iter()
             .filter(|a| a.name.is_empty())
             .filter_map(|a| match &a.value {
-                Value::Int(dim) => Some(vec![*dim]),
-                Value::Ints(dims) => Some(dims.clone()),
+                MarkerValue::Int(dim) => Some(vec![*dim]),
+                MarkerValue::Ints(dims) => Some(dims.clone()),
                 _ => None,
             })
             .flatten()
@@ -408,12 +408,12 @@ pub(super) fn filled(input: &Input<'_>) -> Option<String> {
     Some(list(&dims, "fp32"))
 }
 
-pub(super) fn full(input: &Input<'_>) -> Option<String> {
+pub(super) fn full(input: &ParamsInput<'_>) -> Option<String> {
     let dims = input.ints(0, "size")?;
     Some(list(&dims, input.arg(1, "fill_value")?.type_name()))
 }
 
-pub(super) fn copy(input: &Input<'_>) -> Option<String> {
+pub(super) fn copy(input: &ParamsInput<'_>) -> Option<String> {
     let (target, to) = input.tensor(0, "self")?;
     let source = input.arg(1, "src")?;
     let from = if source.is_tensor() {
@@ -431,7 +431,7 @@ mod tests {
     use crate::cost::kernel_name::decode;
 
     fn shown(marker: &str, dir: Dir, sub: u64, kernel: &str) -> (String, String) {
-        cells(&Input {
+        cells(&ParamsInput {
             marker: &Marker::parse(marker).unwrap(),
             dir,
             sub,

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::enclosing_ranges::{
-    Effect, EnclosingRanges, Numbered, RangeChain, RangeRole, layer_name,
+    Effect, Numbered, PyprofRole, RangeChain, RangeContexts, layer_name,
 };
 use super::lines::{LineFormat, LineWriter};
 use super::sequence::{Counted, Numbering, SequenceColumns, is_cell};
@@ -24,7 +24,7 @@ use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
 
 /// The records of all kernels, in order of start time, including those that PyProf drops.
 pub fn records(run: &Run) -> Records {
-    let around = EnclosingRanges::of(run);
+    let around = RangeContexts::of(run);
     let kernels = run.profile.kernels.len();
     let mut writer = RecordBuilder::new(&around);
     let mut all = Records::default();
@@ -46,7 +46,7 @@ pub fn write(
     shape: LineFormat,
     written: &dyn Fn(u64),
 ) -> io::Result<()> {
-    let around = EnclosingRanges::of(run);
+    let around = RangeContexts::of(run);
     let mut writer = RecordBuilder::new(&around);
     let mut lines = LineWriter::new(shape);
     let mut batch = Records::default();
@@ -95,7 +95,7 @@ struct Scanned {
 }
 
 /// Looks up the ranges for the batch that begins with kernel `first`, in parallel.
-fn scan(around: &EnclosingRanges<'_>, first: usize) -> Vec<Scan> {
+fn scan(around: &RangeContexts<'_>, first: usize) -> Vec<Scan> {
     let end = around
         .run
         .profile
@@ -115,7 +115,7 @@ fn scan(around: &EnclosingRanges<'_>, first: usize) -> Vec<Scan> {
 }
 
 impl Scan {
-    fn look(&mut self, around: &EnclosingRanges<'_>, at: usize, marks: &mut Marks) {
+    fn look(&mut self, around: &RangeContexts<'_>, at: usize, marks: &mut Marks) {
         if let Some(origin) = Origin::of(around.run, at).filter(Origin::is_known) {
             let chain = around.chain(origin.scope);
             marks.read(around, chain);
@@ -143,7 +143,7 @@ impl Scan {
     /// Appends the key of a kernel with a known launch, which is never empty.
     fn identify(
         &mut self,
-        around: &EnclosingRanges<'_>,
+        around: &RangeContexts<'_>,
         origin: &Origin<'_>,
         chain: RangeChain,
         marks: &Marks,
@@ -264,7 +264,7 @@ struct Mark {
 impl Marks {
     /// Collects the marks of a chain in PyProf's order, without repetitions; of neighbors with the same
     /// number and similar names, only the first.
-    fn read(&mut self, around: &EnclosingRanges<'_>, chain: RangeChain) {
+    fn read(&mut self, around: &RangeContexts<'_>, chain: RangeChain) {
         self.list.clear();
         let mark = |range: &Numbered| Mark {
             text: range.text,
@@ -283,7 +283,7 @@ impl Marks {
         }
     }
 
-    fn sort(&mut self, around: &EnclosingRanges<'_>) {
+    fn sort(&mut self, around: &RangeContexts<'_>) {
         let profile = &around.run.profile;
         self.keys.clear();
         for mark in &mut self.list {
@@ -304,7 +304,7 @@ impl Marks {
         });
     }
 
-    fn prune(&mut self, around: &EnclosingRanges<'_>) {
+    fn prune(&mut self, around: &RangeContexts<'_>) {
         let profile = &around.run.profile;
         let mut previous: Option<(&str, Option<SerialNumber>)> = None;
         self.list.retain(|mark| {
@@ -330,7 +330,7 @@ impl Mark {
     }
 
     /// The text as the program wrote it, without the numbers.
-    fn range_template(&self, around: &EnclosingRanges<'_>) -> RangeTemplate {
+    fn range_template(&self, around: &RangeContexts<'_>) -> RangeTemplate {
         let profile = &around.run.profile;
         let mut text = profile.text(self.text).to_owned();
         let mut slots = [None; 2];
@@ -360,7 +360,7 @@ impl Mark {
 
 /// Builds records from scans.
 struct RecordBuilder<'a, 'r> {
-    around: &'a EnclosingRanges<'r>,
+    around: &'a RangeContexts<'r>,
     pool: TextPool,
     marks: Marks,
     /// By key.
@@ -377,7 +377,7 @@ struct RecordBuilder<'a, 'r> {
 }
 
 impl<'a, 'r> RecordBuilder<'a, 'r> {
-    fn new(around: &'a EnclosingRanges<'r>) -> RecordBuilder<'a, 'r> {
+    fn new(around: &'a RangeContexts<'r>) -> RecordBuilder<'a, 'r> {
         let profile = &around.run.profile;
         RecordBuilder {
             around,
@@ -534,7 +534,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
                 Effect::Repr(text) => context.reprs.push(self.pool.text(profile.text(text))),
                 Effect::Frame(text) => frames.push(text),
                 Effect::Trace(text) => {
-                    if let RangeRole::Trace(lines) = around.bin(text) {
+                    if let PyprofRole::Trace(lines) = around.bin(text) {
                         context.trace = lines.iter().map(|line| self.pool.text(line)).collect();
                     }
                 }
@@ -565,7 +565,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
     }
 
     fn add_marker(&mut self, context: &mut LaunchContext, text: StrId) {
-        let RangeRole::Marker(operator) = self.around.bin(text) else {
+        let PyprofRole::Marker(operator) = self.around.bin(text) else {
             return;
         };
         let text = self.around.run.profile.text(text);

@@ -6,7 +6,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::calls::{self, KernelTable, Share};
 use super::op_choice::{self, OpChoice, OpChoices};
-use super::params::{self, Input};
+use super::params::{self, ParamsInput};
 use super::{CellsId, ChoiceId, ContextId, Dir, LaunchContext, NameId, Record, Records};
 use crate::correlate::{ArgValue, OpArgs};
 use crate::cost::kernel_name::decode;
@@ -36,7 +36,7 @@ pub struct KernelRow<'a> {
 pub struct KernelRows<'r> {
     pub(super) records: &'r Records,
     list: Vec<Own>,
-    pub(super) cells: IndexSet<Cells, FxBuildHasher>,
+    pub(super) cells: IndexSet<RowCells, FxBuildHasher>,
     /// By name.
     pub(super) tensor_core: Vec<Option<bool>>,
 }
@@ -51,7 +51,7 @@ struct Own {
 
 /// The formatted cells of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Cells {
+pub(super) struct RowCells {
     pub module: String,
     pub op: String,
     pub params: String,
@@ -183,7 +183,7 @@ struct Decides {
 /// Formats the cells, once per chosen operator.
 struct RowBuilder<'w> {
     table: &'w KernelTable<'w>,
-    cells: IndexSet<Cells, FxBuildHasher>,
+    cells: IndexSet<RowCells, FxBuildHasher>,
     known: FxHashMap<Decides, (ContextId, CellsId)>,
 }
 
@@ -223,11 +223,11 @@ fn cells(
     choice: &OpChoice,
     record: Record<'_>,
     decoded: &[DecodedName],
-) -> Cells {
+) -> RowCells {
     let name = choices.op(choice.op);
     let kernel = decoded.get(record.own.name.idx());
     let (op, params) = match (&choice.marker, kernel) {
-        (Some(marker), Some(kernel)) => params::cells(&Input {
+        (Some(marker), Some(kernel)) => params::cells(&ParamsInput {
             marker,
             dir: if choice.from_forward {
                 record.context().dir
@@ -253,7 +253,7 @@ fn cells(
             text
         }
     };
-    Cells {
+    RowCells {
         module: or_na(name.map(|n| n.module.clone()).unwrap_or_default()),
         op: or_na(op),
         params,
@@ -268,7 +268,7 @@ pub(super) enum Of {
     Context,
     /// The context with layer and source lines.
     Source,
-    Cells,
+    RowCells,
     Tid,
     Dims,
 }
@@ -280,7 +280,7 @@ impl Of {
         match self {
             Of::Name => records.names.len(),
             Of::Context | Of::Source => records.contexts.len(),
-            Of::Cells => rows.cells.len(),
+            Of::RowCells => rows.cells.len(),
             Of::Tid => records.tids.len(),
             Of::Dims => records.dims.len(),
         }
@@ -293,7 +293,7 @@ impl Of {
             Of::Name => own.name.idx(),
             Of::Context => own.context.idx(),
             Of::Source => line.context.idx(),
-            Of::Cells => line.cells.idx(),
+            Of::RowCells => line.cells.idx(),
             Of::Tid => own.tid.idx(),
             Of::Dims => own.dims.idx(),
         }

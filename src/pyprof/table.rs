@@ -52,7 +52,7 @@ impl<'a> Shared<'a> {
         self.rows.records.contexts.get_index(self.at)
     }
 
-    fn cells(&self, of: fn(&super::rows::Cells) -> &str) -> String {
+    fn cells(&self, of: fn(&super::rows::RowCells) -> &str) -> String {
         let cells = self.rows.cells.get_index(self.at);
         cells.map(of).unwrap_or_default().to_owned()
     }
@@ -163,7 +163,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         15,
         false,
         "module of the operator",
-        Cell::Shared(Of::Cells, |s| s.cells(|c| &c.module)),
+        Cell::Shared(Of::RowCells, |s| s.cells(|c| &c.module)),
     ),
     column(
         "op",
@@ -171,7 +171,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         15,
         false,
         "operator",
-        Cell::Shared(Of::Cells, |s| s.cells(|c| &c.op)),
+        Cell::Shared(Of::RowCells, |s| s.cells(|c| &c.op)),
     ),
     column(
         "kernel",
@@ -189,7 +189,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         0,
         false,
         "shapes and types of the arguments",
-        Cell::Shared(Of::Cells, |s| s.cells(|c| &c.params)),
+        Cell::Shared(Of::RowCells, |s| s.cells(|c| &c.params)),
     ),
     column(
         "sil",

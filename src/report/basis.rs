@@ -1,4 +1,4 @@
-//! What the times of a report refer to: one step on one GPU, or the analysed window.
+//! What the times of a report refer to: one step on one GPU, or the analyzed window.
 
 use serde::Serialize;
 

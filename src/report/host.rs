@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share};
-use super::text_table::{Align, Column, Row};
+use super::text_table::{Align, Column, TextRow};
 use crate::base::text::plain;
 use crate::base::units::{bytes, counted, ns, percent};
 use crate::correlate::{
@@ -165,7 +165,7 @@ impl HostRow {
     }
 
     /// Its row in that table, with times divided by `divisor`.
-    pub(super) fn row(&self, divisor: f64) -> Row {
+    pub(super) fn row(&self, divisor: f64) -> TextRow {
         let mut activity = self.activity.clone();
         let names = [
             (":", &self.name),
@@ -177,7 +177,7 @@ impl HostRow {
                 activity.push_str(&format!("{word} {}", plain(name)));
             }
         }
-        Row {
+        TextRow {
             style: anstyle::Style::new(),
             cells: vec![
                 activity,

@@ -57,7 +57,7 @@ pub struct HostMemory {
     pub last_bytes: f64,
     /// The largest of all samples, in bytes.
     pub peak_bytes: f64,
-    /// Growth per step, fitted to the samples in the analysed steps; `null` where fewer than 10 samples or 3
+    /// Growth per step, fitted to the samples in the analyzed steps; `null` where fewer than 10 samples or 3
     /// steps lie in the recorded time.
     pub per_step_bytes: Option<f64>,
     /// These values in words.
@@ -161,7 +161,7 @@ fn memory(samples: &[MemorySample], run: Option<&Run>) -> Option<HostMemory> {
     })
 }
 
-/// The slope of a line through the samples in the analysed steps, times the mean length of a step.
+/// The slope of a line through the samples in the analyzed steps, times the mean length of a step.
 fn growth_per_step(samples: &[MemorySample], run: &Run) -> Option<f64> {
     let zero = run.profile.unix_zero_ns?;
     let steps = run.steps.iter().filter(|step| !step.warmup);

@@ -22,7 +22,7 @@ pub struct Rank {
     pub gpu: Option<String>,
     /// Number of its GPUs.
     pub devices: u64,
-    /// Number of analysed steps of this process; 0 when the profile marks none.
+    /// Number of analyzed steps of this process; 0 when the profile marks none.
     pub steps: u64,
     /// Mean length of those steps: the window of its GPUs over their number.
     pub step_ns: Option<f64>,
@@ -57,7 +57,7 @@ pub struct Rank {
     pub launched_late: Option<u64>,
 }
 
-/// Times of the analysed window on the GPUs of one rank: unions of intervals, summed over its GPUs.
+/// Times of the analyzed window on the GPUs of one rank: unions of intervals, summed over its GPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RankTimes {

@@ -1,4 +1,4 @@
-//! What the host did in the analysed window: launches, waits for the GPU, and idle intervals of the GPU by
+//! What the host did in the analyzed window: launches, waits for the GPU, and idle intervals of the GPU by
 //! length.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const BOUNDS: [i64; 5] = [5_000, 20_000, 100_000, 1_000_000, 10_000_000];
 /// Most kinds of waiting calls.
 const MAX_WAITS: usize = 10;
 
-/// What the host did in the analysed window, summed over processes and GPUs.
+/// What the host did in the analyzed window, summed over processes and GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Launching {

@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 16;
 
 /// Inline text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct InlineText {
     pub text: String,
     pub code: bool,
 }
@@ -21,9 +21,9 @@ pub(super) struct Run {
 /// A block of text without line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Block {
-    Paragraph(Vec<Run>),
+    Paragraph(Vec<InlineText>),
     /// An entry of a list.
-    Item(Vec<Run>),
+    Item(Vec<InlineText>),
     /// Lines of code, without control characters.
     Code(Vec<String>),
 }
@@ -53,7 +53,7 @@ pub(super) fn plain(markdown: &str) -> String {
     paragraphs.join("\n\n")
 }
 
-fn line(runs: &[Run]) -> String {
+fn line(runs: &[InlineText]) -> String {
     runs.iter()
         .map(|run| match run.code {
             true => format!("`{}`", run.text),
@@ -83,7 +83,7 @@ fn gather<'a>(node: &'a AstNode<'a>, in_item: bool, depth: usize, blocks: &mut V
                 code.literal.lines().map(text::code_line).collect(),
             ));
         }
-        NodeValue::HtmlBlock(html) => blocks.push(Block::Paragraph(vec![Run {
+        NodeValue::HtmlBlock(html) => blocks.push(Block::Paragraph(vec![InlineText {
             text: text::plain(&html.literal),
             code: false,
         }])),
@@ -107,7 +107,7 @@ fn gather<'a>(node: &'a AstNode<'a>, in_item: bool, depth: usize, blocks: &mut V
     }
 }
 
-fn inline<'a>(node: &'a AstNode<'a>, depth: usize, runs: &mut Vec<Run>) {
+fn inline<'a>(node: &'a AstNode<'a>, depth: usize, runs: &mut Vec<InlineText>) {
     for child in node.children() {
         let data = child.data();
         let (text, code) = match &data.value {
@@ -125,7 +125,7 @@ fn inline<'a>(node: &'a AstNode<'a>, depth: usize, runs: &mut Vec<Run>) {
         let text = text::without_joiners(&text).replace(char::is_control, "");
         match runs.last_mut() {
             Some(last) if !last.code && !code => last.text.push_str(&text),
-            _ => runs.push(Run { text, code }),
+            _ => runs.push(InlineText { text, code }),
         }
     }
 }

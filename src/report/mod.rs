@@ -148,7 +148,7 @@ impl Default for Options {
 /// and a longer list would not be read.
 pub const MAX_SITES: usize = 100_000;
 
-/// The report of one profile, or of the profiles of one job. Times are in nanoseconds of the analysed
+/// The report of one profile, or of the profiles of one job. Times are in nanoseconds of the analyzed
 /// window, summed over devices. Shares are from 0 to 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -229,7 +229,7 @@ pub struct Report {
     pub host_profiles: Vec<HostProfileReport>,
     /// Work within 10 % of its reachable time.
     pub already_fast: Vec<AlreadyFast>,
-    /// What came before the analysed window.
+    /// What came before the analyzed window.
     pub setup: SetUp,
     /// Data that the profile lacks and the rules that need it, longest affected time first.
     pub skipped: Vec<SkippedRules>,
@@ -285,9 +285,9 @@ pub struct Summary {
     pub gpu: Option<String>,
     /// Number of GPUs with work in the window.
     pub devices: u64,
-    /// Number of analysed steps; 0 when the profile marks none.
+    /// Number of analyzed steps; 0 when the profile marks none.
     pub steps: u64,
-    /// How many steps the analysed work amounts to: `steps`, or more where the window also holds work of
+    /// How many steps the analyzed work amounts to: `steps`, or more where the window also holds work of
     /// others. `null` without steps.
     pub work_steps: Option<f64>,
     /// Mean length of those steps: the window of a device over `work_steps`, so that the parts of a step add
@@ -348,7 +348,7 @@ pub struct Summary {
     pub step_weight: Option<f64>,
     /// The evidence for the steps of the window; `null` when nothing shows steps.
     pub steps_from: Option<StepsFrom>,
-    /// The shortest range of the user in which all analysed work was launched; `null` when there is none.
+    /// The shortest range of the user in which all analyzed work was launched; `null` when there is none.
     pub window_range: Option<String>,
     /// The requests that an execution of a served model works on; `null` where no range of the engine says
     /// so, or executions differ.
@@ -548,7 +548,7 @@ pub struct Evidence {
     pub quotes: Vec<Quote>,
 }
 
-/// A line of source code with its neighbours.
+/// A line of source code with its neighbors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Quote {

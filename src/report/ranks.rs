@@ -115,8 +115,8 @@ fn rank(
     let (step_ns, step_sd_ns) = mean_and_deviation(&lengths);
     let times = (alone && !devices.is_empty()).then(|| times(&devices));
     // The last step lasts until its GPU work is done, without the loading of code.
-    let analysed = times.map(|t| t.window_ns as f64 / devices.len() as f64);
-    let each = analysed.map(|ns| ns / lengths.len() as f64);
+    let analyzed = times.map(|t| t.window_ns as f64 / devices.len() as f64);
+    let each = analyzed.map(|ns| ns / lengths.len() as f64);
     let each = own.and_then(|summary| summary.step_ns).or(each);
     let step_ns = each.filter(|_| !lengths.is_empty()).or(step_ns);
     let collective_ns = sum(work
@@ -147,7 +147,7 @@ fn rank(
     }
 }
 
-/// The analysed steps of a process.
+/// The analyzed steps of a process.
 fn steps(run: &Run, process: ProcessId) -> Vec<RankStep> {
     let own = run.process_steps.get(process.idx());
     let judged = own.into_iter().flatten().filter_map(|(span, step)| {

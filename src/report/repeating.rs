@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::share;
 use super::evidence::kernel_name;
-use super::text_table::{Align, Column, Row};
+use super::text_table::{Align, Column, TextRow};
 use crate::base::text::plain;
 use crate::base::units::{count, counted, ns, percent};
 use crate::correlate::{LayerId, Site, StepId};
@@ -116,7 +116,7 @@ pub(super) fn of(costed: &Costed, busy_ns: i64) -> Option<RepeatingKernels> {
     found.filter(|found| found.share >= LEAST_OF_BUSY)
 }
 
-/// What the names of all analysed kernels tell.
+/// What the names of all analyzed kernels tell.
 fn decoded(costed: &Costed) -> FxHashMap<StrId, &DecodedName> {
     let sites = costed.run.sites.iter().zip(&costed.kernels);
     let kernels = sites.flat_map(|(site, names)| site.kernels.iter().zip(names));
@@ -129,7 +129,7 @@ fn names(entries: &[Entry]) -> Vec<u32> {
     entries.iter().map(|entry| entry.name.row()).collect()
 }
 
-/// The analysed kernels by stream and step, in order of time.
+/// The analyzed kernels by stream and step, in order of time.
 fn parts(costed: &Costed) -> BTreeMap<Part, Vec<Entry>> {
     let run = &costed.run;
     let mut parts: BTreeMap<Part, Vec<Entry>> = BTreeMap::new();
@@ -325,8 +325,8 @@ impl RepeatingKernel {
         ]
     }
 
-    pub(super) fn row(&self, repetitions: u64) -> Row {
-        Row {
+    pub(super) fn row(&self, repetitions: u64) -> TextRow {
+        TextRow {
             style: anstyle::Style::new(),
             cells: vec![
                 self.place.to_string(),

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use anstyle::{AnsiColor, Style};
 
 use super::basis::Basis;
-use super::markdown_text::{self, Block, Run};
-use super::text_table::{Align, Column, Row, Table, width_of};
+use super::markdown_text::{self, Block, InlineText};
+use super::text_table::{Align, Column, TextRow, TextTable, width_of};
 use super::verdict::without_a_known_loss;
 use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
 use crate::base::text::{clip, code_line, plain};
@@ -122,7 +122,7 @@ impl Page {
     /// A finding in the list: title, saving, rule and place, each on a line of its own.
     fn listed(&mut self, f: &FindingReport, basis: &Basis) {
         let number = format!("{:>2}. ", f.number);
-        let title = Run {
+        let title = InlineText {
             text: plain(&f.title),
             code: false,
         };
@@ -322,10 +322,10 @@ impl Page {
 
     /// A sentence in one style, wrapped; code between backticks is colored.
     fn words(&mut self, text: &str, style: Style, indent: usize) {
-        let runs: Vec<Run> = text
+        let runs: Vec<InlineText> = text
             .split('`')
             .enumerate()
-            .map(|(i, part)| Run {
+            .map(|(i, part)| InlineText {
                 text: part.to_owned(),
                 code: i % 2 == 1,
             })
@@ -350,7 +350,7 @@ impl Page {
         }
     }
 
-    fn wrapped(&mut self, runs: &[Run], style: Style, indent: usize, bullet: &str) {
+    fn wrapped(&mut self, runs: &[InlineText], style: Style, indent: usize, bullet: &str) {
         let margin = indent + bullet.len();
         let room = self.width.saturating_sub(margin).max(10);
         // Words of different runs without a space between them are one: `(`, `--gpu NAME`, `)`.
@@ -396,13 +396,13 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn table(&mut self, columns: Vec<Column>, rows: Vec<Row>) {
-        let table = Table::new(columns, rows);
+    fn table(&mut self, columns: Vec<Column>, rows: Vec<TextRow>) {
+        let table = TextTable::new(columns, rows);
         self.out.push_str(&table.render(self.width));
     }
 }
 
-fn layer(l: &LayerRow, basis: &Basis) -> Row {
+fn layer(l: &LayerRow, basis: &Basis) -> TextRow {
     let mut name = plain(&l.name);
     if l.layers > 1 {
         name.push_str(&format!(" ({})", counted(l.layers, "layer")));
@@ -415,7 +415,7 @@ fn layer(l: &LayerRow, basis: &Basis) -> Row {
             text
         }
     };
-    Row {
+    TextRow {
         style: Style::new(),
         cells: vec![
             name,

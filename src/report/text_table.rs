@@ -50,21 +50,21 @@ impl Column {
 
 /// Cells without control characters.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct TextRow {
     /// Of the first cell.
     pub style: Style,
     pub cells: Vec<String>,
 }
 
 /// A table.
-pub(super) struct Table {
+pub(super) struct TextTable {
     columns: Vec<Column>,
-    rows: Vec<Row>,
+    rows: Vec<TextRow>,
 }
 
-impl Table {
-    pub(super) fn new(columns: Vec<Column>, rows: Vec<Row>) -> Table {
-        Table { columns, rows }
+impl TextTable {
+    pub(super) fn new(columns: Vec<Column>, rows: Vec<TextRow>) -> TextTable {
+        TextTable { columns, rows }
     }
 
     /// The table in at most `width` columns, unless its columns' least widths need more.
@@ -174,7 +174,7 @@ fn fit_dotted(name: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
+    fn table() -> TextTable {
         let columns = vec![
             Column::new("#", Align::Right, 1),
             Column::new("Name", Align::Left, 4).flexible(),
@@ -182,12 +182,12 @@ mod tests {
         ];
         let row = |n: &str, name: &str| {
             let cells = vec![n.to_owned(), name.to_owned(), "1.5 ms".to_owned()];
-            Row {
+            TextRow {
                 style: Style::new(),
                 cells,
             }
         };
-        Table::new(
+        TextTable::new(
             columns,
             vec![
                 row("1", "short"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_it_needs() {
+    fn wide_tables_are_not_cut_on_wide_terminals() {
         let text = anstream::adapter::strip_str(&table().render(80)).to_string();
         assert_eq!(
             text.lines().nth(2),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn fits_where_it_can() {
+    fn tables_are_never_wider_than_the_terminal() {
         for width in 14..60 {
             let text = anstream::adapter::strip_str(&table().render(width)).to_string();
             let widest = text.lines().map(width_of).max().unwrap_or(0);

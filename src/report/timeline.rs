@@ -29,7 +29,7 @@ const MAX_LANE_LAYERS: usize = 10;
 /// Most devices listed; the first are.
 const MAX_DEVICES: usize = 64;
 
-/// The analysed window on the clock of the GPUs. Times are in nanoseconds; starts count from the start of
+/// The analyzed window on the clock of the GPUs. Times are in nanoseconds; starts count from the start of
 /// the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -163,7 +163,7 @@ pub struct StepRow {
     pub start_ns: i64,
     /// Length of the step on the host.
     pub ns: i64,
-    /// Its part of the analysed window, from when host and GPU were done with the step before to when both are
+    /// Its part of the analyzed window, from when host and GPU were done with the step before to when both are
     /// done with it; `null` for warm-up.
     #[serde(default)]
     pub window_part_ns: Option<i64>,
@@ -173,7 +173,7 @@ pub struct StepRow {
     /// Sum of the durations of the kernels launched in it.
     #[serde(default)]
     pub kernel_ns: i64,
-    /// Whether it is a warm-up step, which is not analysed.
+    /// Whether it is a warm-up step, which is not analyzed.
     pub warmup: bool,
     /// Busy share of all devices inside the step; `null` when none had work near it.
     pub busy_share: Option<f64>,
@@ -457,11 +457,11 @@ fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
     if run.steps.is_empty() {
         return Vec::new();
     }
-    let devices: Vec<Gaps<'_>> = run.timeline.devices.iter().map(Gaps::new).collect();
+    let devices: Vec<DeviceGaps<'_>> = run.timeline.devices.iter().map(DeviceGaps::new).collect();
     let kernels = kernel_times(run);
     let mut parts: Vec<Option<i64>> = vec![None; run.steps.len()];
-    let analysed = (run.steps.iter().zip(&mut parts)).filter(|(step, _)| !step.warmup);
-    for ((_, part), ns) in analysed.zip(run.step_lengths().unwrap_or_default()) {
+    let analyzed = (run.steps.iter().zip(&mut parts)).filter(|(step, _)| !step.warmup);
+    for ((_, part), ns) in analyzed.zip(run.step_lengths().unwrap_or_default()) {
         *part = Some(ns.round() as i64);
     }
     let mut steps: Vec<(usize, &Step)> = run.steps.iter().enumerate().collect();
@@ -494,7 +494,7 @@ fn kernel_times(run: &Run) -> Vec<i64> {
 }
 
 /// Busy share of all devices inside a span, of the time in which they are present.
-fn busy_share(devices: &[Gaps<'_>], span: Span) -> Option<f64> {
+fn busy_share(devices: &[DeviceGaps<'_>], span: Span) -> Option<f64> {
     let mut present = 0_i64;
     let mut idle = 0_i64;
     for device in devices {
@@ -506,15 +506,15 @@ fn busy_share(devices: &[Gaps<'_>], span: Span) -> Option<f64> {
 }
 
 /// The gaps of a device with running sums, so that each step takes two binary searches.
-pub(super) struct Gaps<'a> {
+pub(super) struct DeviceGaps<'a> {
     pub(super) span: Span,
     gaps: &'a [Gap],
     /// Idle nanoseconds before the gap of the same index.
     before: Vec<i64>,
 }
 
-impl Gaps<'_> {
-    pub(super) fn new(device: &DeviceTimeline) -> Gaps<'_> {
+impl DeviceGaps<'_> {
+    pub(super) fn new(device: &DeviceTimeline) -> DeviceGaps<'_> {
         let mut total = 0_i64;
         let before = device
             .gaps
@@ -525,7 +525,7 @@ impl Gaps<'_> {
                 before
             })
             .collect();
-        Gaps {
+        DeviceGaps {
             span: device.span,
             gaps: &device.gaps,
             before,
@@ -624,7 +624,7 @@ mod tests {
     fn busy_share_of_a_step_excludes_gaps() {
         let a = device((0, 1_000), &[(100, 200), (400, 600)]);
         let b = device((500, 1_000), &[]);
-        let both = [Gaps::new(&a), Gaps::new(&b)];
+        let both = [DeviceGaps::new(&a), DeviceGaps::new(&b)];
         let share = |start, end| busy_share(&both, Span { start, end });
         assert_eq!(share(0, 100), Some(1.0));
         assert_eq!(share(150, 250), Some(0.5));

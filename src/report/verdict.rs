@@ -31,7 +31,7 @@ pub(super) fn verdict(report: &Report) -> Vec<String> {
         let first = "No GPU work was found in this profile, so there is no advice.".to_owned();
         return vec![first, what_to_capture(report)];
     }
-    // A finding about the capture that leaves nothing to analyse is the whole verdict.
+    // A finding about the capture that leaves nothing to analyze is the whole verdict.
     let on_all = |f: &&FindingReport| f.on_ranks.as_ref().is_none_or(|ranks| ranks.on == ranks.of);
     let mut without_work = report.capture.iter().filter(|f| f.rule == NO_WORK);
     if let Some(no_work) = without_work.find(on_all) {

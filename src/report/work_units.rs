@@ -1,4 +1,4 @@
-//! Work that repeats in the analysed window: steps, ranges of the user, graph launches, and kernels that
+//! Work that repeats in the analyzed window: steps, ranges of the user, graph launches, and kernels that
 //! recur at equal distances. Two captures that have the same unit of work can be compared per unit, with
 //! the noise between its repetitions.
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::{label, share};
 use super::evidence::kernel_name;
-use super::timeline::Gaps;
+use super::timeline::DeviceGaps;
 use crate::base::statistics::median;
 use crate::correlate::Run;
 use crate::cost::{Costed, Family};
@@ -170,10 +170,10 @@ pub(super) fn of(costed: &Costed) -> Vec<WorkUnit> {
     units
 }
 
-/// The analysed kernels of one device by start, with running sums.
+/// The analyzed kernels of one device by start, with running sums.
 struct Track<'a> {
     device: DeviceId,
-    gaps: Gaps<'a>,
+    gaps: DeviceGaps<'a>,
     excluded: &'a [Span],
     starts: Vec<i64>,
     /// Name and launch configuration.
@@ -194,7 +194,7 @@ impl Track<'_> {
             places.insert(device.device, tracks.len());
             tracks.push(Track {
                 device: device.device,
-                gaps: Gaps::new(device),
+                gaps: DeviceGaps::new(device),
                 excluded: &device.excluded,
                 starts: Vec::new(),
                 kinds: Vec::new(),
@@ -226,7 +226,7 @@ impl Track<'_> {
         tracks
     }
 
-    /// The time of a span that is not analysed.
+    /// The time of a span that is not analyzed.
     fn excluded(&self, span: Span) -> i64 {
         let first = self.excluded.partition_point(|e| e.end <= span.start);
         let rest = self.excluded.iter().skip(first);
@@ -240,7 +240,7 @@ impl Track<'_> {
         (at(span.start), at(span.end))
     }
 
-    /// `whole`: whether time that is not analysed, because code was loaded in it, counts as well.
+    /// `whole`: whether time that is not analyzed, because code was loaded in it, counts as well.
     fn row(&self, span: Span, whole: bool) -> Row {
         let present = span.clip(self.gaps.span);
         let idle = self
@@ -342,7 +342,7 @@ fn measure(
     Some(unit)
 }
 
-/// The analysed steps on every device, which make up its window.
+/// The analyzed steps on every device, which make up its window.
 fn steps(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
     let parts = run.step_parts().unwrap_or_default();
     let on = |track: &Track<'_>| {
@@ -368,7 +368,7 @@ fn distances(times: impl Iterator<Item = i64>) -> Vec<Span> {
         .collect()
 }
 
-/// When each launch of an analysed kernel was made, with what it started, by process and device.
+/// When each launch of an analyzed kernel was made, with what it started, by process and device.
 struct Launched {
     by_track: BTreeMap<(ProcessId, DeviceId), Vec<(i64, Span)>>,
 }

@@ -22,7 +22,7 @@ const AFTER: &str = r#"(?:[`'"\s;,&)}\]<>|\\\x00]|$)"#;
 struct Listed {
     start: Vec<Start>,
     named: Vec<Named>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<UnusedForm>,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ struct Named {
 /// A rule of a published set that is not searched for.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LeftOut {
+pub(super) struct UnusedForm {
     pub(super) id: String,
     #[serde(rename = "from")]
     pub(super) source: String,
@@ -109,7 +109,7 @@ pub(super) struct Forms {
     by_pair: FxHashMap<[u8; 2], Vec<usize>>,
     /// The number of forms by source.
     pub(super) sources: Vec<(String, usize)>,
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<UnusedForm>,
 }
 
 static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::of(include_str!("forms.toml")));

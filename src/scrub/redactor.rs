@@ -275,7 +275,7 @@ impl Redactor {
 
     /// The text with all matches replaced.
     pub(super) fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        /// Maximum number of passes. A replacement may, with its neighbours, match again; this is rare.
+        /// Maximum number of passes. A replacement may, with its neighbors, match again; this is rare.
         const PASSES: usize = 4;
         let Some(mut clean) = self.pass(text) else {
             return Cow::Borrowed(text);

@@ -13,7 +13,7 @@ mod view;
 
 pub(crate) use check::Values;
 pub(crate) use model::{NotTried, SCHEMA, Trial};
-pub(crate) use report::{About, Candidate, best, mark, summarize};
+pub(crate) use report::{Candidate, ProgramAbout, best, mark, summarize};
 pub(crate) use series::{Failed, Limits, Measured, RunProgram, series};
 pub(crate) use treatment::{Treatment, built_in, read_folder};
 pub(crate) use view::{html, json, markdown};

@@ -12,7 +12,7 @@ use super::{check::CheckResult, model};
 use crate::base::text;
 use crate::base::units::{bytes, change, ns, percent};
 use crate::compare::welch::{Welch, is_beyond, welch};
-use crate::gpu::names::normalise;
+use crate::gpu::names::normalize;
 use crate::judge::SavingKind;
 use crate::report::{
     FindingReport, MeasuredSaving, Report, SavingReport, Summary, share, steps_in_window,
@@ -128,7 +128,7 @@ pub(crate) fn best<'a>(series: &Series<'a>) -> Vec<&'a Treatment> {
 
 /// What is known about the program apart from its runs.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct ProgramAbout {
     pub(crate) command: Vec<String>,
     pub(crate) versions: BTreeMap<String, Option<String>>,
     /// The GPU of the runs.
@@ -141,7 +141,7 @@ pub(crate) struct About {
 
 /// The result of a series.
 pub(crate) fn summarize(
-    about: About,
+    about: ProgramAbout,
     candidates: &[Candidate],
     series: &Series<'_>,
     not_tried: Vec<NotTried>,
@@ -403,7 +403,7 @@ fn other_gpu(trial: &Trial) -> Option<String> {
     let mut rows = trial.treatments.iter();
     rows.find(|row| row.estimate_high_ns.is_some())?;
     match trial.gpu.as_deref() {
-        Some(gpu) if normalise(gpu) == normalise(profiled) => None,
+        Some(gpu) if normalize(gpu) == normalize(profiled) => None,
         Some(gpu) => Some(format!(
             "Estimates are for {profiled}, the GPU of the profile, and times were measured on {gpu}."
         )),
@@ -466,7 +466,7 @@ mod tests {
             .iter()
             .map(|t| Candidate::of(t.clone(), None))
             .collect();
-        let about = About {
+        let about = ProgramAbout {
             command: vec!["python".to_owned(), "train.py".to_owned()],
             versions: BTreeMap::new(),
             gpu: None,

@@ -66,7 +66,7 @@ fn recording_of_another_model_is_refused() {
         return;
     };
     let said = run(&replayed, &other, &["--format", "json"]);
-    // The profile itself is analysed as without the option.
+    // The profile itself is analyzed as without the option.
     assert_eq!(said.code, 0, "{}", said.err);
     let why =
         "of the kernels run in the same order in both, so they are no recordings of one model";

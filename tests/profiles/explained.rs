@@ -1,5 +1,4 @@
-//! How much of the GPU time of every profile a report explains, by kind of program, and how much it was
-//! before compiled and served programs were looked at.
+//! How much of the GPU time of every profile a report explains, by kind of program.
 
 use crate::shared;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,20 +12,17 @@ use pyprof_advise::facts::{Answer, FactTable, Lookup, Member, MemberKind, Value}
 use pyprof_advise::read::NoProgress;
 use pyprof_advise::report::Report;
 
-/// Shares in percent before that work: the program of commit 5b1ae75 with this test's definitions. It knew no
-/// bounds, and its table of unknown costs named no recording for operators without a formula.
-const BEFORE: &str = include_str!("explained_before.csv");
+/// The least share of kernel time that a report must explain, in percent, by profile.
+const FLOORS: &str = include_str!("explained_floors.csv");
 
 /// Family, operator, cost, bound, advice or fast, explained: of kernel time, in percent.
 type Shares = [f64; 6];
 
-/// The shares of a file in [`BEFORE`].
-fn before(file: &str) -> Option<Shares> {
-    let rows = BEFORE.lines().filter(|line| !line.starts_with('#'));
-    let mut rows = rows.map(|line| line.split(','));
-    let shares = rows.find_map(|mut cells| (cells.next() == Some(file)).then_some(cells))?;
-    let shares: Vec<f64> = shares.map(|cell| cell.parse().unwrap()).collect();
-    Some(shares.try_into().unwrap())
+/// The share of a file in [`FLOORS`].
+fn floor(file: &str) -> Option<f64> {
+    let mut rows = FLOORS.lines().filter_map(|line| line.split_once(','));
+    let share = rows.find_map(|(name, share)| (name == file).then_some(share))?;
+    Some(share.parse().unwrap())
 }
 
 /// Kernel time of one profile in ns. A bound is a time that the work takes at least, where its cost is not
@@ -185,34 +181,21 @@ fn most_gpu_time_of_compiled_and_served_programs_is_explained() {
         "| Kind | Profile | ms | Family | Operator | Cost | Bound | Advice or fast | Explained |"
     );
     println!("|---|---|---:|---:|---:|---:|---:|---:|---:|");
-    let line = |kind: &str, what: &str, ms: f64, now: Shares, before: Option<Shares>| {
-        let shares = now.iter().enumerate().map(|(at, now)| match before {
-            Some(before) => format!("{:.0} -> {now:.0}", before[at]),
-            None => format!("{now:.0}"),
-        });
-        let shares: Vec<String> = shares.collect();
+    let line = |kind: &str, what: &str, ms: f64, shares: Shares| {
+        let shares = shares.map(|share| format!("{share:.0}"));
         println!("| {kind} | {what} | {ms:.2} | {} |", shares.join(" | "));
     };
-    let mut kinds: BTreeMap<&str, Vec<(Shares, Shares)>> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Vec<Shares>> = BTreeMap::new();
     for row in &rows {
-        let now = row.parts().map(|part| 100.0 * row.share(part));
-        let before = before(&row.file);
-        let file = format!("`{}`", row.file);
-        line(row.kind, &file, row.all / 1e6, now, before);
-        if let Some(before) = before {
-            kinds.entry(row.kind).or_default().push((before, now));
-        }
+        let shares = row.parts().map(|part| 100.0 * row.share(part));
+        line(row.kind, &format!("`{}`", row.file), row.all / 1e6, shares);
+        kinds.entry(row.kind).or_default().push(shares);
     }
     println!("\nMeans of the profiles of each kind; the number is that of the profiles:");
     for (kind, rows) in kinds {
-        let mean = |of: fn(&(Shares, Shares)) -> Shares| {
-            let sum = rows.iter().map(of).fold([0.0; 6], |sum, shares| {
-                std::array::from_fn(|at| sum[at] + shares[at])
-            });
-            sum.map(|sum| sum / rows.len() as f64)
-        };
-        let (before, now) = (mean(|row| row.0), mean(|row| row.1));
-        line(kind, "all", rows.len() as f64, now, Some(before));
+        let n = rows.len() as f64;
+        let mean = std::array::from_fn(|at| rows.iter().map(|row| row[at]).sum::<f64>() / n);
+        line(kind, "all", n, mean);
     }
     if std::env::var_os("MISSED").is_some() {
         for row in &rows {
@@ -229,13 +212,10 @@ fn most_gpu_time_of_compiled_and_served_programs_is_explained() {
         .map(|row| format!("{}: {:.2}", row.file, row.share(row.explained)))
         .collect();
     assert!(short.is_empty(), "{}", short.join("\n"));
-    // Rounding aside, no profile is explained less than before.
-    let less: Vec<&str> = (rows.iter())
-        .filter(|row| {
-            let before = before(&row.file).map(|[.., explained]| explained);
-            before.is_some_and(|before| 100.0 * row.share(row.explained) < before - 1.0)
-        })
+    // Floors are rounded to whole percents.
+    let below: Vec<&str> = (rows.iter())
+        .filter(|row| floor(&row.file).is_some_and(|f| 100.0 * row.share(row.explained) < f - 1.0))
         .map(|row| row.file.as_str())
         .collect();
-    assert!(less.is_empty(), "less than before: {less:?}");
+    assert!(below.is_empty(), "below their floor: {below:?}");
 }

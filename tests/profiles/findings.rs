@@ -45,7 +45,7 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     let verdict = judge(rules, &table);
     assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
     no_contradiction(name, &table, &verdict);
-    claims_fit_into_analysed_time(name, &table, &verdict);
+    claims_fit_into_analyzed_time(name, &table, &verdict);
     replaced_work_has_no_other_finding(name, &table, &verdict);
     let totals = table.totals();
     for finding in &verdict.findings {
@@ -133,8 +133,8 @@ fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
     }
 }
 
-/// Claims of GPU time fit into the sites they are about, all claims into the analysed time.
-fn claims_fit_into_analysed_time(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+/// Claims of GPU time fit into the sites they are about, all claims into the analyzed time.
+fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
     let totals = table.totals();
     let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
@@ -543,7 +543,7 @@ fn rates_need_sizes(name: &str, report: &Report) {
     }
 }
 
-/// The window begins with the first analysed step, or when the GPU had finished earlier work; without steps with
+/// The window begins with the first analyzed step, or when the GPU had finished earlier work; without steps with
 /// the first work. The report names the steps, and gives figures of one.
 fn window_is_that_of_the_steps(name: &str, costed: &Costed, report: &Report) {
     let run = &costed.run;

@@ -71,9 +71,7 @@ fn every_profile_is_among_the_verdicts() {
     assert_eq!(unknown, 0, "findings of profiles that are not listed");
 }
 
-/// The aim is nine of ten. Readers who did not write the rules gave 84 %; what they found wanting has been
-/// repaired or has no number any more, and the verdicts on those rows are the authors' own since.
-/// docs/field-notes.md lists what falls short, with the reason.
+/// Nine of ten numbered findings must be worth doing. docs/field-notes.md lists the others, with the reason.
 #[test]
 fn most_findings_are_worth_doing_and_none_is_wrong() {
     use verdicts::Verdict;

@@ -302,7 +302,7 @@ range aten::mm
 }
 
 #[test]
-fn equal_neighbouring_kernels_are_separate_calls() {
+fn equal_neighboring_kernels_are_separate_calls() {
     let records = described(
         "\
 device 0 cc=7.0 = Tesla V100-SXM2-16GB

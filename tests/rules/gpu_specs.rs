@@ -66,7 +66,7 @@ fn names_are_unique_and_aliases_have_one_default() {
     for s in load::built_in() {
         for name in &s.device_names {
             device_names
-                .entry(names::normalise(name))
+                .entry(names::normalize(name))
                 .or_default()
                 .push(s);
         }

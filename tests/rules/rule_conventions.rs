@@ -276,7 +276,7 @@ fn string_values_used_by_one_rule_are_allowed_values() {
 
 /// The rules that check the capture must reach all rules that claim idle time, including future ones.
 #[test]
-fn idle_rules_require_trusted_idle_time() {
+fn idle_rules_require_reliable_idle_time() {
     let rules = rules();
     let find = |id: &str| rules.rules().iter().find(|r| r.id == id).unwrap();
     let reached = |globs: &[Glob], id: &str| globs.iter().any(|glob| glob.matches(id));

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::syntax::{Ast, Kind};
+use super::syntax::{Ast, AstKind};
 use super::{
-    Checked, FUNCTIONS, Macro, Mistake, Names, NoName, Node, Operator, Scalar, Tree, Type, Value,
-    functions,
+    BinaryOperator, Checked, FUNCTIONS, Macro, Mistake, NameResolver, NoName, Node, Scalar, Tree,
+    Type, Value, functions,
 };
 use crate::base::suggest::did_you_mean;
 
@@ -27,7 +27,10 @@ const MACROS: [(&str, Macro); 5] = [
 type Typed<N> = Option<(Tree<N>, Type)>;
 
 /// Checks a syntax tree.
-pub(super) fn check<N: Names>(ast: &Ast<'_>, names: &N) -> Result<Checked<N::Name>, Vec<Mistake>> {
+pub(super) fn check<N: NameResolver>(
+    ast: &Ast<'_>,
+    names: &N,
+) -> Result<Checked<N::Name>, Vec<Mistake>> {
     let mut checker = Checker {
         names,
         mistakes: Vec::new(),
@@ -45,7 +48,7 @@ pub(super) fn check<N: Names>(ast: &Ast<'_>, names: &N) -> Result<Checked<N::Nam
     }
 }
 
-struct Checker<'a, N: Names> {
+struct Checker<'a, N: NameResolver> {
     names: &'a N,
     mistakes: Vec<Mistake>,
     used: Vec<N::Name>,
@@ -53,7 +56,7 @@ struct Checker<'a, N: Names> {
     item: Option<(&'a str, Type)>,
 }
 
-impl<'a, N: Names> Checker<'a, N> {
+impl<'a, N: NameResolver> Checker<'a, N> {
     fn typed(&mut self, ast: &Ast<'a>) -> Typed<N::Name> {
         let (node, ty) = self.node(ast)?;
         let at = ast.at.clone();
@@ -91,13 +94,15 @@ impl<'a, N: Names> Checker<'a, N> {
     fn node(&mut self, ast: &Ast<'a>) -> Option<(Node<N::Name>, Type)> {
         let at = &ast.at;
         match &ast.kind {
-            Kind::Literal(value) => Some((Node::Literal(value.clone()), Type::of_literal(value))),
-            Kind::Name(_) => self.name(ast),
-            Kind::Field(operand, field) => match segments(ast) {
+            AstKind::Literal(value) => {
+                Some((Node::Literal(value.clone()), Type::of_literal(value)))
+            }
+            AstKind::Name(_) => self.name(ast),
+            AstKind::Field(operand, field) => match segments(ast) {
                 Some(_) => self.name(ast),
                 None => self.field(operand, field),
             },
-            Kind::Call {
+            AstKind::Call {
                 target,
                 name,
                 name_at,
@@ -106,18 +111,18 @@ impl<'a, N: Names> Checker<'a, N> {
                 Some(target) => self.method(target, name, name_at, args),
                 None => self.call(name, name_at, args),
             },
-            Kind::Not(operand) => {
+            AstKind::Not(operand) => {
                 let operand = self.condition(operand)?;
                 Some((Node::Not(Box::new(operand)), Type::BOOL))
             }
-            Kind::Negate(sign, operand) => {
+            AstKind::Negate(sign, operand) => {
                 let (operand, ty) = self.typed(operand)?;
                 if !ty.is_number() {
                     return self.mistake(sign, format!("`-` of {}", ty.phrase()), "");
                 }
                 Some((Node::Negate(Box::new(operand)), ty))
             }
-            Kind::All(parts) => {
+            AstKind::All(parts) => {
                 let parts = self.conditions(parts)?;
                 let parts = parts.into_iter().flat_map(|part| match part.node {
                     Node::All(inner) => inner,
@@ -125,8 +130,8 @@ impl<'a, N: Names> Checker<'a, N> {
                 });
                 Some((Node::All(parts.collect()), Type::BOOL))
             }
-            Kind::Any(parts) => Some((Node::Any(self.conditions(parts)?), Type::BOOL)),
-            Kind::If(sign, parts) => {
+            AstKind::Any(parts) => Some((Node::Any(self.conditions(parts)?), Type::BOOL)),
+            AstKind::If(sign, parts) => {
                 let [condition, then, otherwise] = &**parts;
                 let condition = self.condition(condition);
                 let (then_typed, otherwise_typed) = (self.typed(then), self.typed(otherwise));
@@ -137,8 +142,8 @@ impl<'a, N: Names> Checker<'a, N> {
                 let parts = Box::new([condition?, then_expr, otherwise_expr]);
                 Some((Node::If(parts), ty))
             }
-            Kind::Binary(operator, sign, operands) => self.binary(*operator, sign, operands),
-            Kind::Index(bracket, parts) => {
+            AstKind::Binary(operator, sign, operands) => self.binary(*operator, sign, operands),
+            AstKind::Index(bracket, parts) => {
                 let (parts, container, key) = self.pair(parts)?;
                 match (container, key) {
                     (Type::Map(item), Type::STR) | (Type::List(Some(item)), Type::INT) => {
@@ -151,7 +156,7 @@ impl<'a, N: Names> Checker<'a, N> {
                     }
                 }
             }
-            Kind::List(items) => {
+            AstKind::List(items) => {
                 let (exprs, types) = self.all(items)?;
                 let scalars: Option<Vec<Scalar>> = types.iter().map(|t| t.scalar()).collect();
                 let Some(scalars) = scalars else {
@@ -162,7 +167,7 @@ impl<'a, N: Names> Checker<'a, N> {
                 }
                 Some((Node::List(exprs), Type::List(scalars.first().copied())))
             }
-            Kind::Map(entries) => self.map(at, entries),
+            AstKind::Map(entries) => self.map(at, entries),
         }
     }
 
@@ -211,11 +216,11 @@ impl<'a, N: Names> Checker<'a, N> {
 
     fn binary(
         &mut self,
-        operator: Operator,
+        operator: BinaryOperator,
         sign: &Range<usize>,
         asts: &[Ast<'a>; 2],
     ) -> Option<(Node<N::Name>, Type)> {
-        use Operator::{Add, Divide, Equal, In, Multiply, NotEqual, Remainder, Subtract};
+        use BinaryOperator::{Add, Divide, Equal, In, Multiply, NotEqual, Remainder, Subtract};
         let [left, right] = asts;
         let (operands, a, b) = self.pair(asts)?;
         let of = |what: &str| format!("{} {what} {}", a.phrase(), b.phrase());
@@ -229,7 +234,7 @@ impl<'a, N: Names> Checker<'a, N> {
             Equal | NotEqual => return self.mistake(sign, of("is never equal to"), ""),
             In => match (a, b) {
                 (Type::One(x), Type::List(y)) if y.is_none_or(|y| x == y) => {
-                    if let (Kind::List(items), Some(item)) = (&right.kind, operands.first()) {
+                    if let (AstKind::List(items), Some(item)) = (&right.kind, operands.first()) {
                         for literal in items {
                             self.known_value(item, literal);
                         }
@@ -254,7 +259,7 @@ impl<'a, N: Names> Checker<'a, N> {
             },
             _ if comparable(a, b) => Type::BOOL,
             _ => {
-                let chained = matches!(&left.kind, Kind::Binary(first, ..) if first.compares());
+                let chained = matches!(&left.kind, AstKind::Binary(first, ..) if first.compares());
                 let label = if chained {
                     "write `a < b && b < c`"
                 } else {
@@ -268,7 +273,7 @@ impl<'a, N: Names> Checker<'a, N> {
 
     /// Reports a literal that the fact on the other side never equals.
     fn known_value(&mut self, fact: &Tree<N::Name>, literal: &Ast<'a>) {
-        let (Node::Name(name), Kind::Literal(Value::Str(word))) = (&fact.node, &literal.kind)
+        let (Node::Name(name), AstKind::Literal(Value::Str(word))) = (&fact.node, &literal.kind)
         else {
             return;
         };
@@ -294,7 +299,7 @@ impl<'a, N: Names> Checker<'a, N> {
         let side = if a.1 == Type::INT { a.0 } else { b.0 };
         let title = format!("`{what}` of an int and a double");
         let label = match (&side.kind, segments(side)) {
-            (Kind::Literal(Value::Int(n)), _) => format!("write {n}.0"),
+            (AstKind::Literal(Value::Int(n)), _) => format!("write {n}.0"),
             (_, Some(name)) => {
                 let name: Vec<&str> = name.iter().map(|(word, _)| *word).collect();
                 let name = name.join(".");
@@ -363,7 +368,7 @@ impl<'a, N: Names> Checker<'a, N> {
         let name = match args {
             [
                 Ast {
-                    kind: Kind::Field(..),
+                    kind: AstKind::Field(..),
                     at,
                     ..
                 },
@@ -445,7 +450,7 @@ impl<'a, N: Names> Checker<'a, N> {
         }
         let [
             Ast {
-                kind: Kind::Name(variable),
+                kind: AstKind::Name(variable),
                 at: variable_at,
                 ..
             },
@@ -531,9 +536,9 @@ impl<'a, N: Names> Checker<'a, N> {
     }
 }
 
-impl Operator {
+impl BinaryOperator {
     fn compares(self) -> bool {
-        use Operator::{AtLeast, AtMost, Equal, Less, More, NotEqual};
+        use BinaryOperator::{AtLeast, AtMost, Equal, Less, More, NotEqual};
         matches!(self, Less | AtMost | More | AtLeast | Equal | NotEqual)
     }
 }
@@ -553,8 +558,8 @@ pub(crate) fn unknown_value(word: &str, values: &[&str]) -> Option<(String, Stri
 /// expression.
 fn segments<'s>(ast: &Ast<'s>) -> Option<Vec<(&'s str, Range<usize>)>> {
     match &ast.kind {
-        Kind::Name(name) => Some(vec![(name, ast.at.clone())]),
-        Kind::Field(operand, field) => {
+        AstKind::Name(name) => Some(vec![(name, ast.at.clone())]),
+        AstKind::Field(operand, field) => {
             let mut all = segments(operand)?;
             all.push((field, ast.at.clone()));
             Some(all)

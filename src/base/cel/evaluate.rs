@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::functions::arithmetic;
-use super::{MAX_ITEMS, MAX_STRING, Macro, Node, Operator, Tree, Value};
+use super::{BinaryOperator, MAX_ITEMS, MAX_STRING, Macro, Node, Tree, Value};
 
 /// Key and value of a map literal.
 type MapEntry<Name> = (Tree<Name>, Tree<Name>);
@@ -141,13 +141,13 @@ impl<S: Bindings> Evaluator<'_, S> {
 
     fn relation(
         &self,
-        operator: Operator,
+        operator: BinaryOperator,
         operands: &[Tree<S::Name>; 2],
     ) -> Result<bool, S::Failure> {
         let [left, right] = operands;
         match operator {
-            Operator::In => self.is_in(left, right),
-            Operator::Equal | Operator::NotEqual => {
+            BinaryOperator::In => self.is_in(left, right),
+            BinaryOperator::Equal | BinaryOperator::NotEqual => {
                 let equal = match is_list(left) || is_list(right) {
                     true => {
                         let (a, b) = both(self.items(left), self.items(right))?;
@@ -158,7 +158,7 @@ impl<S: Bindings> Evaluator<'_, S> {
                         compare(&a, &b).map_or(*a == *b, std::cmp::Ordering::is_eq)
                     }
                 };
-                Ok(equal == (operator == Operator::Equal))
+                Ok(equal == (operator == BinaryOperator::Equal))
             }
             _ => {
                 let (a, b) = self.pair(operands)?;
@@ -166,9 +166,9 @@ impl<S: Bindings> Evaluator<'_, S> {
                     return odd(&a);
                 };
                 Ok(match operator {
-                    Operator::Less => ordering.is_lt(),
-                    Operator::AtMost => ordering.is_le(),
-                    Operator::More => ordering.is_gt(),
+                    BinaryOperator::Less => ordering.is_lt(),
+                    BinaryOperator::AtMost => ordering.is_le(),
+                    BinaryOperator::More => ordering.is_gt(),
                     _ => ordering.is_ge(),
                 })
             }
@@ -449,8 +449,8 @@ fn odd<T, F: EvalFailure>(value: &Value) -> Result<T, F> {
     fault(format!("a value of the wrong type: {value:?}"))
 }
 
-fn is_arithmetic(operator: Operator) -> bool {
-    use Operator::{Add, Divide, Multiply, Remainder, Subtract};
+fn is_arithmetic(operator: BinaryOperator) -> bool {
+    use BinaryOperator::{Add, Divide, Multiply, Remainder, Subtract};
     matches!(operator, Add | Subtract | Multiply | Divide | Remainder)
 }
 
@@ -458,7 +458,7 @@ fn is_arithmetic(operator: Operator) -> bool {
 fn is_list<N>(expr: &Tree<N>) -> bool {
     match &expr.node {
         Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => true,
-        Node::Binary(Operator::Add, operands) => operands.iter().any(is_list),
+        Node::Binary(BinaryOperator::Add, operands) => operands.iter().any(is_list),
         Node::If(parts) => parts.iter().skip(1).any(is_list),
         _ => false,
     }

@@ -1,6 +1,6 @@
 //! The functions and arithmetic of expressions.
 
-use super::{Operator, Scalar, Type, Value};
+use super::{BinaryOperator, Scalar, Type, Value};
 
 /// One function of the expression language.
 #[derive(Debug)]
@@ -162,14 +162,14 @@ impl Function {
 }
 
 /// `+ - * / %` of two numbers of one type: overflow, division by zero and infinities are errors.
-pub(super) fn arithmetic(operator: Operator, a: &Value, b: &Value) -> Result<Value, String> {
+pub(super) fn arithmetic(operator: BinaryOperator, a: &Value, b: &Value) -> Result<Value, String> {
     type Ints = fn(i64, i64) -> Option<i64>;
     type Doubles = fn(f64, f64) -> f64;
     let (ints, doubles): (Ints, Doubles) = match operator {
-        Operator::Add => (i64::checked_add, |a, b| a + b),
-        Operator::Subtract => (i64::checked_sub, |a, b| a - b),
-        Operator::Multiply => (i64::checked_mul, |a, b| a * b),
-        Operator::Divide => (i64::checked_div, |a, b| a / b),
+        BinaryOperator::Add => (i64::checked_add, |a, b| a + b),
+        BinaryOperator::Subtract => (i64::checked_sub, |a, b| a - b),
+        BinaryOperator::Multiply => (i64::checked_mul, |a, b| a * b),
+        BinaryOperator::Divide => (i64::checked_div, |a, b| a / b),
         _ => (i64::checked_rem, |a, b| a % b),
     };
     match (a, b) {

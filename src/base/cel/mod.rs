@@ -4,7 +4,7 @@
 //! [`check()`] parses an expression and resolves its names and types, so that a [`Tree`] can only fail
 //! on values: an absent name, an overflow, a missing key. [`truth`] and [`value`] evaluate it in
 //! three-valued logic. The kind of file defines the names: rules use facts, costs use properties of an
-//! operator's arguments. They implement [`Names`] and [`Bindings`].
+//! operator's arguments. They implement [`NameResolver`] and [`Bindings`].
 //!
 //! Differences from CEL: names are resolved and types checked before anything runs, there are no
 //! unsigned ints, bytes, nulls, messages or regular expressions, results that overflow or are not
@@ -27,7 +27,7 @@ pub(crate) use check::unknown_value;
 pub(crate) use evaluate::join_all;
 pub use evaluate::{Bindings, EvalFailure, truth, value};
 pub use functions::{FUNCTIONS, Function};
-pub use syntax::{Ast, Kind};
+pub use syntax::{Ast, AstKind};
 
 /// Maximum length of one expression in bytes; longer ones belong in a `[let]`.
 pub const MAX_SOURCE: usize = 2_000;
@@ -180,7 +180,7 @@ pub enum NoName {
 }
 
 /// The names that expressions of one kind of file may use.
-pub trait Names {
+pub trait NameResolver {
     /// A resolved name.
     type Name: Clone;
 
@@ -213,7 +213,7 @@ pub trait Names {
         None
     }
 
-    /// The functions that [`Names::call`] resolves, for suggestions.
+    /// The functions that [`NameResolver::call`] resolves, for suggestions.
     fn functions(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -245,7 +245,7 @@ pub(crate) enum Node<N> {
     /// `condition ? then : otherwise`.
     If(Box<[Tree<N>; 3]>),
     /// Comparison, arithmetic or `in`.
-    Binary(Operator, Box<[Tree<N>; 2]>),
+    Binary(BinaryOperator, Box<[Tree<N>; 2]>),
     Index(Box<[Tree<N>; 2]>),
     List(Vec<Tree<N>>),
     Map(Vec<(Tree<N>, Tree<N>)>),
@@ -259,7 +259,7 @@ pub(crate) enum Node<N> {
 
 /// An operator between two operands, other than `&&` and `||`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum BinaryOperator {
     /// `+`
     Add,
     /// `-`
@@ -313,7 +313,7 @@ pub struct Checked<N> {
 ///
 /// # Errors
 /// All mistakes in it; only the first one if it cannot be parsed.
-pub fn check<N: Names>(source: &str, names: &N) -> Result<Checked<N::Name>, Vec<Mistake>> {
+pub fn check<N: NameResolver>(source: &str, names: &N) -> Result<Checked<N::Name>, Vec<Mistake>> {
     if source.trim().is_empty() {
         return Err(whole(source, "an empty expression"));
     }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::{MAX_DEPTH, MAX_NODES, Mistake, Operator, Value};
+use super::{BinaryOperator, MAX_DEPTH, MAX_NODES, Mistake, Value};
 
 /// A node of the syntax tree.
 #[derive(Debug, Clone)]
 pub struct Ast<'s> {
     /// The kind of the node.
-    pub kind: Kind<'s>,
+    pub kind: AstKind<'s>,
     /// Byte range in the source, without brackets around it.
     pub at: Range<usize>,
     /// The same, with brackets around it.
@@ -18,7 +18,7 @@ pub struct Ast<'s> {
 
 /// The kinds of syntax tree nodes.
 #[derive(Debug, Clone)]
-pub enum Kind<'s> {
+pub enum AstKind<'s> {
     /// A number, string or bool as written.
     Literal(Value),
     /// A word.
@@ -43,7 +43,7 @@ pub enum Kind<'s> {
     /// `-operand`, and where the sign is.
     Negate(Range<usize>, Box<Ast<'s>>),
     /// An operator, where it is, and its operands.
-    Binary(Operator, Range<usize>, Box<[Ast<'s>; 2]>),
+    Binary(BinaryOperator, Range<usize>, Box<[Ast<'s>; 2]>),
     /// Operands of a chain of `&&`.
     All(Vec<Ast<'s>>),
     /// Operands of a chain of `||`.
@@ -82,22 +82,22 @@ const SLIPS: [(&str, &str); 7] = [
     ("is", "write `==`"),
 ];
 
-const OPERATORS: [(&str, u8, Operator); 12] = [
-    ("==", 3, Operator::Equal),
-    ("!=", 3, Operator::NotEqual),
-    ("<", 3, Operator::Less),
-    ("<=", 3, Operator::AtMost),
-    (">", 3, Operator::More),
-    (">=", 3, Operator::AtLeast),
-    ("in", 3, Operator::In),
-    ("+", 4, Operator::Add),
-    ("-", 4, Operator::Subtract),
-    ("*", 5, Operator::Multiply),
-    ("/", 5, Operator::Divide),
-    ("%", 5, Operator::Remainder),
+const OPERATORS: [(&str, u8, BinaryOperator); 12] = [
+    ("==", 3, BinaryOperator::Equal),
+    ("!=", 3, BinaryOperator::NotEqual),
+    ("<", 3, BinaryOperator::Less),
+    ("<=", 3, BinaryOperator::AtMost),
+    (">", 3, BinaryOperator::More),
+    (">=", 3, BinaryOperator::AtLeast),
+    ("in", 3, BinaryOperator::In),
+    ("+", 4, BinaryOperator::Add),
+    ("-", 4, BinaryOperator::Subtract),
+    ("*", 5, BinaryOperator::Multiply),
+    ("/", 5, BinaryOperator::Divide),
+    ("%", 5, BinaryOperator::Remainder),
 ];
 
-impl Operator {
+impl BinaryOperator {
     /// The sign and its precedence.
     fn entry(self) -> (&'static str, u8) {
         let entry = OPERATORS.iter().find(|(.., op)| *op == self);
@@ -388,7 +388,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    fn node(&mut self, kind: Kind<'s>, at: Range<usize>, below: usize) -> Parsed<'s> {
+    fn node(&mut self, kind: AstKind<'s>, at: Range<usize>, below: usize) -> Parsed<'s> {
         let depth = below + 1;
         self.nodes += 1;
         if depth > MAX_DEPTH || self.nodes > MAX_NODES {
@@ -430,7 +430,7 @@ impl<'s> Parser<'s> {
                 let at = condition.outer.start..otherwise.outer.end;
                 let depth = condition.depth.max(then.depth).max(otherwise.depth);
                 let parts = Box::new([condition, then, otherwise]);
-                self.node(Kind::If(sign, parts), at, depth)?
+                self.node(AstKind::If(sign, parts), at, depth)?
             }
         };
         self.nesting -= 1;
@@ -453,9 +453,9 @@ impl<'s> Parser<'s> {
             let end = all.last().map_or(0, |a| a.outer.end);
             let depth = all.iter().map(|a| a.depth).max().unwrap_or(0);
             let kind = if least == 1 {
-                Kind::Any(all)
+                AstKind::Any(all)
             } else {
-                Kind::All(all)
+                AstKind::All(all)
             };
             return self.node(kind, start..end, depth);
         }
@@ -478,7 +478,7 @@ impl<'s> Parser<'s> {
             let at = left.outer.start..right.outer.end;
             let depth = left.depth.max(right.depth);
             let operands = Box::new([left, right]);
-            left = self.node(Kind::Binary(*operator, sign, operands), at, depth)?;
+            left = self.node(AstKind::Binary(*operator, sign, operands), at, depth)?;
         }
     }
 
@@ -495,7 +495,7 @@ impl<'s> Parser<'s> {
             let at = sign.start..self.at.end;
             let value = self.literal(text, at.clone(), true)?;
             self.advance()?;
-            let number = self.node(Kind::Literal(value), at, 0)?;
+            let number = self.node(AstKind::Literal(value), at, 0)?;
             return self.postfix(number);
         }
         self.nesting += 1;
@@ -512,9 +512,9 @@ impl<'s> Parser<'s> {
         let depth = operand.depth;
         let operand = Box::new(operand);
         let kind = if not {
-            Kind::Not(operand)
+            AstKind::Not(operand)
         } else {
-            Kind::Negate(sign, operand)
+            AstKind::Negate(sign, operand)
         };
         self.node(kind, at, depth)
     }
@@ -526,11 +526,11 @@ impl<'s> Parser<'s> {
             Token::Number(text) => {
                 let value = self.literal(text, at.clone(), false)?;
                 self.advance()?;
-                self.node(Kind::Literal(value), at, 0)
+                self.node(AstKind::Literal(value), at, 0)
             }
             Token::Str(text) => {
                 self.advance()?;
-                self.node(Kind::Literal(Value::Str(text.into())), at, 0)
+                self.node(AstKind::Literal(Value::Str(text.into())), at, 0)
             }
             Token::Word("not") => mistake(at, "`not` is not an operator", "write `!`"),
             Token::Word(word @ ("True" | "False")) => {
@@ -546,10 +546,10 @@ impl<'s> Parser<'s> {
                 self.advance()?;
                 match word {
                     "true" | "false" => {
-                        self.node(Kind::Literal(Value::Bool(word == "true")), at, 0)
+                        self.node(AstKind::Literal(Value::Bool(word == "true")), at, 0)
                     }
                     _ if self.is("(") => self.call(None, word, at),
-                    _ => self.node(Kind::Name(word), at, 0),
+                    _ => self.node(AstKind::Name(word), at, 0),
                 }
             }
             Token::Sign("(") => {
@@ -562,7 +562,7 @@ impl<'s> Parser<'s> {
                 self.advance()?;
                 let (items, end) = self.list("]", at.clone())?;
                 let depth = items.iter().map(|i| i.depth).max().unwrap_or(0);
-                self.node(Kind::List(items), at.start..end, depth)
+                self.node(AstKind::List(items), at.start..end, depth)
             }
             Token::Sign("{") => {
                 self.advance()?;
@@ -579,7 +579,7 @@ impl<'s> Parser<'s> {
                 }
                 let end = self.close("}", at.clone())?.end;
                 let depth = entries.iter().map(|(k, v)| k.depth.max(v.depth)).max();
-                self.node(Kind::Map(entries), at.start..end, depth.unwrap_or(0))
+                self.node(AstKind::Map(entries), at.start..end, depth.unwrap_or(0))
             }
             token => {
                 self.token = token;
@@ -628,7 +628,7 @@ impl<'s> Parser<'s> {
             .max()
             .unwrap_or(0);
         let target = target.map(Box::new);
-        let kind = Kind::Call {
+        let kind = AstKind::Call {
             target,
             name,
             name_at,
@@ -651,14 +651,14 @@ impl<'s> Parser<'s> {
                     self.call(Some(ast), field, at)?
                 } else {
                     let depth = ast.depth;
-                    self.node(Kind::Field(Box::new(ast), field), start..at.end, depth)?
+                    self.node(AstKind::Field(Box::new(ast), field), start..at.end, depth)?
                 };
             } else if let Some(open) = self.take("[")? {
                 let key = self.expression()?;
                 let end = self.close("]", open.clone())?.end;
                 let depth = ast.depth.max(key.depth);
                 let parts = Box::new([ast, key]);
-                ast = self.node(Kind::Index(open, parts), start..end, depth)?;
+                ast = self.node(AstKind::Index(open, parts), start..end, depth)?;
             } else {
                 return Ok(ast);
             }

@@ -112,7 +112,7 @@ const NAMES: [(&str, Type); 9] = [
     ("site.table", Type::Map(Scalar::Int)),
 ];
 
-impl Names for Facts {
+impl NameResolver for Facts {
     type Name = &'static str;
 
     fn find(&self, name: &str) -> Result<(&'static str, Type), NoName> {

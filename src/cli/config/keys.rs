@@ -75,7 +75,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "quiet": Shape::Flag,
     /// print more messages
     "verbose": Shape::Flag,
-    /// colours: `auto`, `always` or `never`
+    /// colors: `auto`, `always` or `never`
     "color": Shape::Word(|| COLORS.map(|(_, word)| word).into()),
     /// thresholds, a table per rule: `"precision/amp-off".min_share = 0.1`
     "set": Shape::Map(None, &Shape::Own(|| schema::of(&THRESHOLDS), thresholds), MAX_LIST),

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{
-    AdviseArgs, Color, Console, FailOn, Failure, GateArgs, Outcome, ReportArgs, RuleArgs, output,
+    AdviseArgs, Color, CommandResult, Console, FailOn, Failure, GateArgs, ReportArgs, RuleArgs,
+    output,
 };
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::compare::Suppression;
@@ -145,7 +146,7 @@ pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
 impl Config {
     /// Reports names of rules that do not exist. Suppressions are excluded because they may outlive
     /// their rule; the report mentions those.
-    fn check_rules(&self, paths: &[PathBuf], complaints: &Complaints) -> Outcome {
+    fn check_rules(&self, paths: &[PathBuf], complaints: &Complaints) -> CommandResult {
         if self.names.is_empty() {
             return Ok(());
         }

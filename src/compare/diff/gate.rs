@@ -1,7 +1,7 @@
 //! Whether a comparison shows a regression: for `--fail-on regression=3%`.
 
 use super::model::Diff;
-use super::{SAME, normalised};
+use super::{SAME, normalized};
 use crate::base::units::percent;
 
 /// What a gate decides.
@@ -21,7 +21,7 @@ pub fn gate(diff: &Diff, limit: f64) -> Decision {
     if let Some(why) = &diff.regression_unknown {
         return Decision::Unknown(why.clone());
     }
-    let (Some(ratio), Some(noise)) = (normalised(diff), &diff.noise) else {
+    let (Some(ratio), Some(noise)) = (normalized(diff), &diff.noise) else {
         return Decision::Unknown("nothing is known of the noise".to_owned());
     };
     let least = noise.gate_share.max(SAME);

@@ -450,7 +450,7 @@ fn measure(diff: &Diff) -> Option<Change> {
 }
 
 /// Ratio of the measure, per unit of data where sizes changed.
-fn normalised(diff: &Diff) -> Option<f64> {
+fn normalized(diff: &Diff) -> Option<f64> {
     Some(measure(diff)?.ratio / diff.sizes.unwrap_or(1.0))
 }
 
@@ -460,7 +460,7 @@ fn is_beyond_noise(diff: &Diff, ratio: f64) -> bool {
 }
 
 fn slower_by(diff: &Diff) -> Option<f64> {
-    let ratio = normalised(diff)?;
+    let ratio = normalized(diff)?;
     (ratio > 1.0 && is_beyond_noise(diff, ratio)).then_some(ratio - 1.0)
 }
 

@@ -116,11 +116,11 @@ pub struct DiffSide {
     pub gpu: Option<String>,
     /// Number of GPUs.
     pub devices: u64,
-    /// Number of analysed steps; 0 when none are marked.
+    /// Number of analyzed steps; 0 when none are marked.
     pub steps: u64,
     /// Program and version that made the report.
     pub program: String,
-    /// Wall time of the analysed window.
+    /// Wall time of the analyzed window.
     pub window_ns: f64,
     /// Time in which the GPUs worked, summed over GPUs.
     pub busy_ns: f64,

@@ -6,7 +6,7 @@ use super::model::{
     Diff, FindingChange, HostChange, MatchLevel, MatchedShare, PartChange, TimeUnit, UnitSide,
 };
 use super::{
-    FLOOR, MOST, SAME, SOME, changed_parts, is_beyond_noise, least_matched, measure, normalised,
+    FLOOR, MOST, SAME, SOME, changed_parts, is_beyond_noise, least_matched, measure, normalized,
 };
 use crate::base::units::{average, counted, ns, percent, times};
 use crate::report::{Report, UnitKind};
@@ -71,7 +71,7 @@ fn answer(diff: &Diff) -> String {
             "{gpus}{subject} {after}, before {before}{noise}{rest}."
         ));
     }
-    if let (Some(factor), Some(ratio)) = (diff.sizes, normalised(diff)) {
+    if let (Some(factor), Some(ratio)) = (diff.sizes, normalized(diff)) {
         let per_data = match is_beyond_noise(diff, ratio) {
             true => format!("per unit of data that is {}", by(ratio, what)),
             false => "per unit of data that is the same".to_owned(),

@@ -5,7 +5,7 @@ use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
 use super::model::{Diff, DiffSide, UnitSide};
-use super::{diff, is_beyond_noise, measure, narrative, normalised, view};
+use super::{diff, is_beyond_noise, measure, narrative, normalized, view};
 use crate::base::units::{change, ns};
 use crate::report::{BuiltIn, Report, TemplateError, page, to_json};
 
@@ -108,7 +108,7 @@ fn idle(unit: Option<&UnitSide>, report: &DiffSide) -> f64 {
 }
 
 fn of(diff: &Diff) -> TrendChange {
-    let ratio = normalised(diff).filter(|_| diff.comparable);
+    let ratio = normalized(diff).filter(|_| diff.comparable);
     TrendChange {
         ratio,
         noise: diff.noise.map(|noise| noise.share),
@@ -123,9 +123,9 @@ fn verdict(first: &[Diff], previous: &[Diff]) -> Vec<String> {
         return Vec::new();
     };
     let mut sentences: Vec<String> = whole.verdict.first().cloned().into_iter().collect();
-    let apart = |diff: &&Diff| normalised(diff).map_or(0.0, |ratio| (ratio - 1.0).abs());
+    let apart = |diff: &&Diff| normalized(diff).map_or(0.0, |ratio| (ratio - 1.0).abs());
     let known = previous.iter().filter(|diff| {
-        diff.comparable && normalised(diff).is_some_and(|ratio| is_beyond_noise(diff, ratio))
+        diff.comparable && normalized(diff).is_some_and(|ratio| is_beyond_noise(diff, ratio))
     });
     let largest = known.max_by(|a, b| apart(a).total_cmp(&apart(b)));
     sentences.push(

@@ -18,7 +18,7 @@ pub(super) struct Work<'a> {
     pub what: What<'a>,
     pub direction: &'a str,
     pub recomputed: bool,
-    pub arguments: Arguments,
+    pub arguments: ReducedArguments,
     /// Arguments as the report prints them; the grid of the kernel where they are not known.
     pub shown: Cow<'a, str>,
     /// Whether it is told apart by kernel, grid and duration, because its arguments are not known.
@@ -78,7 +78,7 @@ impl Quartiles {
 
 /// Arguments (`bf16[4096, 1600], 0.5`) reduced for comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Arguments {
+pub(super) struct ReducedArguments {
     /// Without fractions: learning rates and clipping factors differ in every run.
     pub exact: String,
     /// Also without data types.
@@ -92,9 +92,9 @@ pub(super) struct Arguments {
     pub sizes: Vec<u64>,
 }
 
-impl Arguments {
-    pub(super) fn of(text: &str) -> Arguments {
-        let mut out = Arguments::default();
+impl ReducedArguments {
+    pub(super) fn of(text: &str) -> ReducedArguments {
+        let mut out = ReducedArguments::default();
         let mut depth = 0_usize;
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
@@ -141,7 +141,7 @@ impl Arguments {
 
     /// The single factor, as a fraction in lowest terms, by which the sizes of `after` differ; sizes
     /// may also be equal. `None` when nothing differs, or more than that.
-    pub(super) fn factor(&self, after: &Arguments) -> Option<(u64, u64)> {
+    pub(super) fn factor(&self, after: &ReducedArguments) -> Option<(u64, u64)> {
         if self.form != after.form || self.sizes.len() != after.sizes.len() {
             return None;
         }
@@ -195,7 +195,7 @@ impl<'a> Work<'a> {
             },
             direction: &row.direction,
             recomputed: row.recomputed,
-            arguments: Arguments::of(&row.arguments),
+            arguments: ReducedArguments::of(&row.arguments),
             shown: Cow::Borrowed(&row.arguments),
             clustered: false,
             median: row.clusters.first().map(Quartiles::of),
@@ -230,11 +230,11 @@ impl<'a> Work<'a> {
             let [x, y, z] = cluster.grid;
             let grid = format!("grid {x}x{y}x{z}");
             let piece = Work {
-                arguments: Arguments {
+                arguments: ReducedArguments {
                     exact: format!("{} {grid} {class}/{classes}", cluster.kernel),
                     untyped: format!("{} {grid}", cluster.kernel),
                     form: cluster.kernel.clone(),
-                    ..Arguments::default()
+                    ..ReducedArguments::default()
                 },
                 shown: Cow::Owned(match cluster.grid {
                     [0, 0, 0] => String::new(),
@@ -256,9 +256,9 @@ impl<'a> Work<'a> {
         let (kernels, time_ns) = (sum(|w| w.kernels), sum(|w| w.time_ns));
         if whole.kernels > kernels {
             pieces.push(Work {
-                arguments: Arguments {
+                arguments: ReducedArguments {
                     exact: "others".to_owned(),
-                    ..Arguments::default()
+                    ..ReducedArguments::default()
                 },
                 clustered: true,
                 median: None,
@@ -358,18 +358,18 @@ mod tests {
 
     #[test]
     fn arguments_are_reduced_for_comparison() {
-        let a = Arguments::of("bf16[4096, 1600], dim=-1, 0.25, [2, 2], 1e-05, bilinear");
+        let a = ReducedArguments::of("bf16[4096, 1600], dim=-1, 0.25, [2, 2], 1e-05, bilinear");
         assert_eq!(a.exact, "bf16[4096, 1600], dim=-1, ~, [2, 2], ~, bilinear");
         assert_eq!(a.untyped, "[4096, 1600], dim=~, ~, [2, 2], ~, bilinear");
         assert_eq!(a.form, "[#, #], dim=~, ~, [#, #], ~, bilinear");
         assert_eq!(a.sizes, [4096, 1600, 2, 2]);
         assert_eq!(a.kinds, "f");
         assert_eq!(
-            Arguments::of("int64[87, 534], bool[3], fp16[2], uint8[]").kinds,
+            ReducedArguments::of("int64[87, 534], bool[3], fp16[2], uint8[]").kinds,
             "ibfi"
         );
-        assert_eq!(Arguments::of("]]][[é…"), {
-            let mut odd = Arguments::of("]]][[");
+        assert_eq!(ReducedArguments::of("]]][[é…"), {
+            let mut odd = ReducedArguments::of("]]][[");
             for text in [&mut odd.exact, &mut odd.untyped, &mut odd.form] {
                 text.push_str("é…");
             }
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_single_factor_of_sizes_is_found() {
-        let factor = |a: &str, b: &str| Arguments::of(a).factor(&Arguments::of(b));
+        let factor = |a: &str, b: &str| ReducedArguments::of(a).factor(&ReducedArguments::of(b));
         assert_eq!(factor("f[8, 512]", "f[16, 512]"), Some((2, 1)));
         assert_eq!(
             factor("f[8, 512], g[512, 4]", "f[12, 512], h[512, 4]"),

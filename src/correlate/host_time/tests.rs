@@ -340,7 +340,7 @@ fn run(file: &str) -> Option<Run> {
     Some(correlate(profile, &vocabulary))
 }
 
-/// The parts of all idle time of a capture, from the first GPU work to the last, whatever is analysed.
+/// The parts of all idle time of a capture, from the first GPU work to the last, whatever is analyzed.
 fn whole_capture(run: &Run) -> HostParts {
     let profile = &run.profile;
     let mut work: Vec<(Span, Option<crate::profile::CallId>)> = Vec::new();
@@ -414,7 +414,7 @@ fn the_longest_gap_of_mmagic_is_in_driver_calls_of_one_launch() {
         _ => false,
     });
     assert_eq!((ioctl.ns / 1_000_000, ioctl.count), (887, 8));
-    // The gap is not analysed: code was loaded.
+    // The gap is not analyzed: code was loaded.
     assert!(run.host.gaps.values().all(|parts| parts.ns < 100_000_000));
 }
 

@@ -175,13 +175,13 @@ type Collected = FxHashMap<ThreadId, Vec<(Span, Option<CallId>)>>;
 pub(super) struct HostActivity<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
-    /// The calls of copies, sets, graphs and synchronisations.
+    /// The calls of copies, sets, graphs and synchronizations.
     calls: CorrelationMap<CallId>,
     /// Per thread.
     threads: Vec<ThreadActivity>,
     /// The threads of each process.
     of_process: FxHashMap<ProcessId, Vec<ThreadId>>,
-    /// Synchronisations whose thread is not known.
+    /// Synchronizations whose thread is not known.
     syncs: FxHashMap<ProcessId, Intervals>,
     /// Per process; `None` if the process is unknown.
     overheads: FxHashMap<Option<ProcessId>, Intervals>,
@@ -190,7 +190,7 @@ pub(super) struct HostActivity<'a> {
 }
 
 impl<'a> HostActivity<'a> {
-    /// `launched` is when the analysed kernels were launched.
+    /// `launched` is when the analyzed kernels were launched.
     pub(super) fn of(
         profile: &'a Profile,
         hints: &TimelineInputs<'a>,
@@ -454,7 +454,7 @@ fn host_cause(ns: i64) -> GapCause {
 }
 
 /// What held the launching thread, in the order of [`GapCause`], and for how much of the gap; but a
-/// launch that fills the gap is its own explanation, whatever synchronisation came before it.
+/// launch that fills the gap is its own explanation, whatever synchronization came before it.
 ///
 /// A wait explains the idle time only up to the next work of the host: when it ended a millisecond or
 /// more before the next launch, the host did something else meanwhile.
@@ -549,7 +549,7 @@ fn is_device_memory(profile: &Profile, call: &ApiCall) -> bool {
         && !profile.text(call.name).contains("Host")
 }
 
-/// Whether long allocations happen too rarely to belong to each step. `launched` is when the analysed
+/// Whether long allocations happen too rarely to belong to each step. `launched` is when the analyzed
 /// kernels were launched.
 fn allocates_once(profile: &Profile, hints: &TimelineInputs<'_>, launched: Option<Span>) -> bool {
     let long = profile.calls.iter().filter(|call| {
@@ -672,7 +672,7 @@ fn collect_calls(
     }
 }
 
-/// Adds synchronisation records to the thread that waited; returns those whose thread is unknown.
+/// Adds synchronization records to the thread that waited; returns those whose thread is unknown.
 fn collect_syncs(
     profile: &Profile,
     calls: &CorrelationMap<CallId>,

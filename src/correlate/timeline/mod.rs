@@ -1,4 +1,4 @@
-//! The timeline of each device: the analysed window, busy time by kind of work, exposed time, and the
+//! The timeline of each device: the analyzed window, busy time by kind of work, exposed time, and the
 //! causes of idle time.
 //!
 //! One sweep per device over the starts and ends of everything that ran on it. Every figure is the
@@ -36,7 +36,7 @@ pub(crate) struct DeviceTimes {
     pub exposed: Vec<i64>,
     /// Per kernel: counted in the window.
     pub inside: Vec<bool>,
-    /// Gaps that are not analysed because code was loaded.
+    /// Gaps that are not analyzed because code was loaded.
     pub loads: Vec<Gap>,
 }
 
@@ -146,8 +146,8 @@ pub(crate) fn launch_times<'a>(
     })
 }
 
-/// Per kernel: whether it was launched in time that is analysed. Exclusions that cover everything are
-/// ignored, because nothing would be left to analyse. Also the work from before the capture.
+/// Per kernel: whether it was launched in time that is analyzed. Exclusions that cover everything are
+/// ignored, because nothing would be left to analyze. Also the work from before the capture.
 fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> (Vec<bool>, Vec<EarlierWork>) {
     let devices = || vec![EarlierWork::default(); profile.devices.len()];
     if hints.excluded.is_empty() {
@@ -176,7 +176,7 @@ fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> (Vec<bool>, Vec<Earl
 /// Work of one device that was launched before the capture began: it belongs to earlier steps.
 #[derive(Debug, Clone, Default)]
 struct EarlierWork {
-    /// Per stream: when the first kernel starts that was launched in an analysed step. What runs before it
+    /// Per stream: when the first kernel starts that was launched in an analyzed step. What runs before it
     /// without a launch is earlier work. Empty without steps, or where the launches of many kernels are
     /// missing for another reason.
     begins: FxHashMap<u32, i64>,
@@ -185,12 +185,12 @@ struct EarlierWork {
 }
 
 impl EarlierWork {
-    /// When the first kernel starts that was launched in an analysed step.
+    /// When the first kernel starts that was launched in an analyzed step.
     fn first(&self) -> Option<i64> {
         self.begins.values().copied().min()
     }
 
-    /// Whether something that starts then on a stream is before the kernels launched in analysed steps.
+    /// Whether something that starts then on a stream is before the kernels launched in analyzed steps.
     fn began_before(&self, stream: u32, start: i64) -> bool {
         let begin = self.begins.get(&stream).copied().or_else(|| self.first());
         begin.is_some_and(|begin| start < begin)
@@ -200,7 +200,7 @@ impl EarlierWork {
 /// Share of the kernels after the first launched one of their stream whose launches must be known.
 const LAUNCHES_KNOWN: f64 = 0.95;
 
-/// Per device: when the kernels begin that were launched in analysed steps.
+/// Per device: when the kernels begin that were launched in analyzed steps.
 fn steps_begin(profile: &Profile, hints: &TimelineInputs<'_>, inside: &[bool]) -> Vec<EarlierWork> {
     let mut earlier = vec![EarlierWork::default(); profile.devices.len()];
     if hints.steps.is_empty() {
@@ -242,7 +242,7 @@ fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
 /// A row of GPU work other than a kernel.
 type OtherWork = (ProcessId, DeviceId, Option<SerialNumber>, Span);
 
-/// Per row: whether it was launched in time that is analysed.
+/// Per row: whether it was launched in time that is analyzed.
 fn counted(
     rows: &mut dyn Iterator<Item = OtherWork>,
     hints: &TimelineInputs<'_>,
@@ -260,7 +260,7 @@ fn counted(
     .collect()
 }
 
-/// Kernels that are not analysed, by reason. One that several reasons exclude has the first.
+/// Kernels that are not analyzed, by reason. One that several reasons exclude has the first.
 fn excluded_work(
     profile: &Profile,
     hints: &TimelineInputs<'_>,
@@ -290,8 +290,8 @@ fn excluded_work(
     work.into_values().collect()
 }
 
-/// When the analysed time begins on each device: with the first analysed step of a process, without
-/// steps with its first analysed kernel or graph.
+/// When the analyzed time begins on each device: with the first analyzed step of a process, without
+/// steps with its first analyzed kernel or graph.
 #[derive(Debug)]
 struct WindowStart<'a> {
     steps: &'a [Option<Span>],
@@ -468,7 +468,7 @@ fn set_up(profile: &Profile, begins: &WindowStart<'_>, window: Option<Span>) -> 
     setup
 }
 
-/// The GPU work of a profile, and which rows are analysed.
+/// The GPU work of a profile, and which rows are analyzed.
 struct WorkTables<'a> {
     profile: &'a Profile,
     inside: &'a [bool],
@@ -478,7 +478,7 @@ struct WorkTables<'a> {
 }
 
 impl WorkTables<'_> {
-    /// Everything inside the window, per device, kernels first. What is not analysed is in it as
+    /// Everything inside the window, per device, kernels first. What is not analyzed is in it as
     /// [`WorkKind::Excluded`], and so is the host time in which it was launched.
     fn by_device(
         &self,
@@ -565,7 +565,7 @@ impl WorkTables<'_> {
     }
 }
 
-/// Adds the excluded host time that lies between the first and the last analysed work.
+/// Adds the excluded host time that lies between the first and the last analyzed work.
 fn exclude_host_time(items: &mut Vec<WorkItem>, excluded: &[ExcludedTime]) {
     let analysed = items.iter().filter(|i| i.kind != WorkKind::Excluded);
     let bounds = analysed.fold(None, |bounds: Option<Span>, item| {
@@ -591,7 +591,7 @@ struct Running {
     copies: u32,
     sets: u32,
     graphs: u32,
-    /// Of work that is not analysed.
+    /// Of work that is not analyzed.
     excluded: u32,
 }
 
@@ -612,7 +612,7 @@ impl Running {
         };
     }
 
-    /// How many analysed items run.
+    /// How many analyzed items run.
     fn total(&self) -> u64 {
         [
             self.kernels,
@@ -724,7 +724,7 @@ impl<'a> Iterator for WorkEdges<'a> {
     }
 }
 
-/// The timeline of one device, and the gaps in it that are not analysed.
+/// The timeline of one device, and the gaps in it that are not analyzed.
 struct Swept {
     timeline: DeviceTimeline,
     loading: Vec<Gap>,
@@ -819,7 +819,7 @@ fn sweep(
     })
 }
 
-/// Whether idle time of this cause is part of the analysed time: not if code was loaded or compiled, or
+/// Whether idle time of this cause is part of the analyzed time: not if code was loaded or compiled, or
 /// if the profiler worked for itself.
 fn is_analysed(cause: GapCause) -> bool {
     !matches!(cause, GapCause::ModuleLoad | GapCause::ProfilerOverhead)

@@ -85,7 +85,7 @@ fn weight_streaming_is_not_idle_time() {
             ),
         ]
     );
-    // The host waits 857 ms in synchronising calls, but the GPU is busy meanwhile.
+    // The host waits 857 ms in synchronizing calls, but the GPU is busy meanwhile.
     for device in &times.timeline.devices {
         let refill: i64 = device
             .gaps

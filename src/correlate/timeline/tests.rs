@@ -361,7 +361,7 @@ fn work_launched_before_the_capture_belongs_to_earlier_steps() {
     };
     let times = steps(0);
     let d = times.timeline.devices.first().unwrap();
-    // The time until they end is not analysed.
+    // The time until they end is not analyzed.
     assert_eq!((d.busy_ns, d.analysed_ns()), (500, 600));
     assert_eq!(times.inside[..3], [false, false, true]);
     assert_eq!(times.window.setup.excluded[0].kernels, 2);
@@ -434,7 +434,7 @@ fn gaps_after_synchronisation_are_attributed_to_it() {
     b.kernel(200, 300, 150);
     assert_eq!(b.causes(), [GapCause::HostLate]);
 
-    // A synchronisation that ended before the gap has nothing to do with it; nor has another
+    // A synchronization that ended before the gap has nothing to do with it; nor has another
     // process's, or one after the launch.
     let mut b = Bench::new(2);
     b.call("cudaDeviceSynchronize", 20, 90);

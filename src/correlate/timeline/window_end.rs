@@ -1,11 +1,11 @@
-//! The end of the analysed time in a capture without steps.
+//! The end of the analyzed time in a capture without steps.
 
 use super::gaps::{HOST_BUSY_NS, HostActivity};
 use super::work::TimelineInputs;
 use crate::correlate::model::Window;
 use crate::profile::{DeviceId, Profile, Span};
 
-/// Without steps, the analysed time of a device ends with its last kernel or graph and what is copied or set
+/// Without steps, the analyzed time of a device ends with its last kernel or graph and what is copied or set
 /// right after it, or in the range of the user that launched it. Copies behind a pause, long in relation to the
 /// work, come after it, as those before its first kernel come before it: a state that is saved, results that are
 /// printed. Marks them as not counted; returns the number of copies.
@@ -96,7 +96,7 @@ pub(super) struct LastWork {
 /// A pause of this part of the work before it is a long one.
 const LONG_PAUSE: i64 = 20;
 
-/// The analysed work of each device that has no steps. `launched` is when each kernel was launched.
+/// The analyzed work of each device that has no steps. `launched` is when each kernel was launched.
 pub(super) fn last_work(
     profile: &Profile,
     launched: impl Iterator<Item = i64>,

@@ -14,12 +14,12 @@ pub(crate) struct TimelineInputs<'a> {
     pub compiling: &'a [RangeId],
     /// First calls of operators that took far longer than all later ones.
     pub first_calls: &'a [RangeId],
-    /// Host time whose work is not analysed.
+    /// Host time whose work is not analyzed.
     pub excluded: &'a [ExcludedTime],
-    /// Per process: the host time from the start of its first analysed step to the end of its last one.
+    /// Per process: the host time from the start of its first analyzed step to the end of its last one.
     /// Empty unless the window is trimmed to steps.
     pub steps: &'a [Option<Span>],
-    /// Number of analysed steps; 0 where none are known.
+    /// Number of analyzed steps; 0 where none are known.
     pub step_count: usize,
     /// The closed ranges of the user.
     pub user_ranges: &'a [RangeId],
@@ -38,7 +38,7 @@ pub(super) enum WorkKind {
     Copy,
     Set,
     Graph,
-    /// Work, or host time, that is not analysed.
+    /// Work, or host time, that is not analyzed.
     Excluded,
 }
 

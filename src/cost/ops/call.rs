@@ -62,16 +62,16 @@ impl<T> Given<T> {
 
 /// A part of the work, before it becomes a [`RoleCost`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct WorkPart {
     pub(super) role: Role,
     pub(super) flops: u64,
     pub(super) bytes: Bytes,
     pub(super) dims: Dims,
 }
 
-impl Part {
-    pub(super) fn new(role: Role, flops: u64, bytes: Bytes, dims: Dims) -> Part {
-        Part {
+impl WorkPart {
+    pub(super) fn new(role: Role, flops: u64, bytes: Bytes, dims: Dims) -> WorkPart {
+        WorkPart {
             role,
             flops,
             bytes,
@@ -251,7 +251,7 @@ impl<'a> Call<'a> {
     /// The cost of these parts. Without element types, the FLOPs of math operators are still useful, so
     /// only their bytes are unknown. Other operators are memory-bound, so their cost is unknown without
     /// bytes.
-    pub(super) fn cost_of(&self, parts: Vec<Part>) -> Result<OpCost, UnknownCost> {
+    pub(super) fn cost_of(&self, parts: Vec<WorkPart>) -> Result<OpCost, UnknownCost> {
         let mut bytes_known = true;
         let mut roles = Vec::with_capacity(parts.len());
         for part in parts {
@@ -282,7 +282,7 @@ impl<'a> Call<'a> {
 
     /// The cost of work with a single part.
     pub(super) fn one(&self, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, UnknownCost> {
-        self.cost_of(vec![Part::new(self.role(), flops, bytes, dims)])
+        self.cost_of(vec![WorkPart::new(self.role(), flops, bytes, dims)])
     }
 
     /// The cost of a backward operator that takes its own arguments.
@@ -292,7 +292,7 @@ impl<'a> Call<'a> {
         bytes: Bytes,
         dims: Dims,
     ) -> Result<OpCost, UnknownCost> {
-        self.cost_of(vec![Part::new(Role::Bwd, flops, bytes, dims)])
+        self.cost_of(vec![WorkPart::new(Role::Bwd, flops, bytes, dims)])
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::Entry;
 use super::call::{Call, product, size, sum};
-use super::name::{Name, Origin};
+use super::name::{NormalName, Origin};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
@@ -86,7 +86,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 /// The entry of an operator that the table does not list by name: every operator of a communication
 /// library is communication.
-pub(super) fn entry(name: &Name<'_>) -> Option<&'static Entry> {
+pub(super) fn entry(name: &NormalName<'_>) -> Option<&'static Entry> {
     match name.origin {
         Origin::Other(library) if NAMESPACES.contains(&library) => Some(&OTHER),
         _ => None,

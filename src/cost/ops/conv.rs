@@ -2,7 +2,7 @@
 //! ran Winograd or FFT.
 
 use super::Entry;
-use super::call::{Call, Given, Part, count, product, size, total};
+use super::call::{Call, Given, WorkPart, count, product, size, total};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
@@ -299,16 +299,16 @@ fn gradients(
     let mut parts = Vec::with_capacity(3);
     if mask.input {
         let bytes = total([dy, call.bytes(w), call.dense(count(&x.shape), x)]);
-        parts.push(Part::new(Role::Dgrad, conv.flops(), bytes, dims));
+        parts.push(WorkPart::new(Role::Dgrad, conv.flops(), bytes, dims));
     }
     if mask.weight {
         let bytes = total([dy, call.bytes(x), call.dense(count(&w.shape), w)]);
-        parts.push(Part::new(Role::Wgrad, conv.flops(), bytes, dims));
+        parts.push(WorkPart::new(Role::Wgrad, conv.flops(), bytes, dims));
     }
     if mask.bias {
         let bytes = total([dy, call.dense(conv.k, w)]);
         let dims = Dims::Elements { numel: conv.out() };
-        parts.push(Part::new(Role::BiasGrad, conv.out(), bytes, dims));
+        parts.push(WorkPart::new(Role::BiasGrad, conv.out(), bytes, dims));
     }
     call.cost_of(parts)
 }

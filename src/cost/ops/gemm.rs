@@ -1,7 +1,7 @@
 //! Matrix products. FLOPs are `2 batch m n k`; bias, alpha and beta are not counted.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, Part, broadcast, count, distinct, product, sum, total};
+use super::call::{Bytes, Call, Given, WorkPart, broadcast, count, distinct, product, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
@@ -145,21 +145,28 @@ impl Gemm {
 }
 
 /// Forward and gradients of `C = A B` with an optional bias.
-fn parts(call: &Call, gemm: Gemm, a: Bytes, b: Bytes, c: Bytes, bias: Option<Bytes>) -> Vec<Part> {
+fn parts(
+    call: &Call,
+    gemm: Gemm,
+    a: Bytes,
+    b: Bytes,
+    c: Bytes,
+    bias: Option<Bytes>,
+) -> Vec<WorkPart> {
     let (flops, dims) = (gemm.flops(), gemm.dims());
     if !call.backward {
         let all = total([a, b, c, bias.unwrap_or(Ok(0))]);
-        return vec![Part::new(Role::Fwd, flops, all, dims)];
+        return vec![WorkPart::new(Role::Fwd, flops, all, dims)];
     }
     // dA = dC B^T and dB = A^T dC: the same three matrices, one of them written.
     let each = total([a, b, c]);
     let mut parts = vec![
-        Part::new(Role::Dgrad, flops, each, dims),
-        Part::new(Role::Wgrad, flops, each, dims),
+        WorkPart::new(Role::Dgrad, flops, each, dims),
+        WorkPart::new(Role::Wgrad, flops, each, dims),
     ];
     if let Some(bias) = bias {
         let dims = Dims::Elements { numel: gemm.out() };
-        parts.push(Part::new(
+        parts.push(WorkPart::new(
             Role::BiasGrad,
             gemm.out(),
             total([c, bias]),

@@ -20,7 +20,7 @@ use super::{Family, FlopsClass, OpCost, Role, UnknownCost};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
 use call::Call;
-use name::{Name, Origin};
+use name::{NormalName, Origin};
 
 mod attention;
 mod call;
@@ -143,7 +143,7 @@ pub fn family(op: &OpName) -> Option<Family> {
 
 /// The entry of an operator, by name alone. For the name of a compiled kernel, the entry of its kind.
 pub fn entry(op: &OpName) -> Option<&'static Entry> {
-    let name = name::normalise(op)?;
+    let name = name::normalize(op)?;
     fused::entry(&name.base)
         .or_else(|| resolve(&name).map(|(entry, _)| entry))
         .or_else(|| comm::entry(&name))
@@ -166,7 +166,7 @@ pub fn cost(
     args_from_forward: bool,
     default_dtype: Option<DType>,
 ) -> Result<OpCost, UnknownCost> {
-    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
     let unlisted = || {
         resolve(&name)
             .is_none()
@@ -211,7 +211,7 @@ pub(crate) fn add_zero_fill(
     args_from_forward: bool,
     default_dtype: Option<DType>,
 ) {
-    let Some(name) = name::normalise(op) else {
+    let Some(name) = name::normalize(op) else {
         return;
     };
     let Some((entry, key)) = resolve(&name) else {
@@ -234,7 +234,7 @@ pub(crate) fn cost_with_partners(
     partners: &[(&OpName, &OpArgs)],
     default_dtype: Option<DType>,
 ) -> Result<OpCost, UnknownCost> {
-    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
     let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
     if entry.family != Family::Conv {
         return Err(UnknownCost::NoScalars);
@@ -253,7 +253,7 @@ pub(in crate::cost) fn cost_with_lengths(
     args: &OpArgs,
     lengths: CachedLengths,
 ) -> Result<OpCost, UnknownCost> {
-    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
     let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
     let call = call(&name, key, entry, args, false, Some(lengths.cache));
     attention::with_lengths(&call, lengths)
@@ -268,14 +268,14 @@ pub(in crate::cost) fn cost_of_experts(
     args: &OpArgs,
     kernels: &[Launched<'_>],
 ) -> Result<OpCost, UnknownCost> {
-    let name = name::normalise(op).ok_or(UnknownCost::UnknownOp)?;
+    let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
     let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
     let call = call(&name, key, entry, args, false, None);
     experts::generated(&call, kernels)
 }
 
 fn call<'a>(
-    name: &Name<'a>,
+    name: &NormalName<'a>,
     key: &'a str,
     entry: &'static Entry,
     args: &'a OpArgs,
@@ -295,7 +295,7 @@ fn call<'a>(
 
 /// The entry of a name and the name under which the table lists it. The backward of a view
 /// (`SliceBackward0`) has an entry although the view has none.
-fn resolve(name: &Name) -> Option<(&'static Entry, &'static str)> {
+fn resolve(name: &NormalName) -> Option<(&'static Entry, &'static str)> {
     find(&name.base, name.origin).or_else(|| {
         name.autograd
             .then(|| find(&format!("{}_backward", name.base), name.origin))

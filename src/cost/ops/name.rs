@@ -9,7 +9,7 @@ use crate::correlate::OpName;
 
 /// A name in the table's spelling, with the properties read from the original spelling.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Name<'a> {
+pub(super) struct NormalName<'a> {
     /// The key: no namespace, no leading or trailing underscores, no overload.
     pub(super) base: Cow<'a, str>,
     /// Whether the first operand is overwritten: `add_`, `__iadd__`.
@@ -63,7 +63,7 @@ const METHODS: &[(&str, &str)] = &[
 
 /// Normalizes `op` to the table's spelling. `None` for names that cannot be operators: attribute
 /// access, other dunder methods, the empty name.
-pub(super) fn normalise(op: &OpName) -> Option<Name<'_>> {
+pub(super) fn normalize(op: &OpName) -> Option<NormalName<'_>> {
     let (namespace, name) = split(op);
     let origin = origin(namespace);
     if let Some(method) = name.strip_prefix("__").and_then(|n| n.strip_suffix("__")) {
@@ -71,7 +71,7 @@ pub(super) fn normalise(op: &OpName) -> Option<Name<'_>> {
     }
     let name = name.split('.').next().unwrap_or(name);
     if let Some(forward) = autograd(name) {
-        return Some(Name {
+        return Some(NormalName {
             base: Cow::Owned(snake_case(forward)),
             in_place: false,
             autograd: true,
@@ -83,7 +83,7 @@ pub(super) fn normalise(op: &OpName) -> Option<Name<'_>> {
         _ => (name, false),
     };
     let base = name.trim_start_matches('_').trim_end_matches('_');
-    (!base.is_empty()).then_some(Name {
+    (!base.is_empty()).then_some(NormalName {
         base: Cow::Borrowed(base),
         in_place,
         autograd: false,
@@ -117,9 +117,9 @@ fn origin(namespace: &str) -> Origin<'_> {
     }
 }
 
-fn dunder<'a>(method: &'a str, origin: Origin<'a>) -> Option<Name<'a>> {
+fn dunder<'a>(method: &'a str, origin: Origin<'a>) -> Option<NormalName<'a>> {
     let find = |m: &str| METHODS.iter().find(|(k, _)| *k == m).map(|(_, v)| *v);
-    let named = |base: &'static str, in_place| Name {
+    let named = |base: &'static str, in_place| NormalName {
         base: Cow::Borrowed(base),
         in_place,
         autograd: false,
@@ -173,7 +173,7 @@ mod tests {
             module: module.into(),
             name: name.into(),
         };
-        normalise(&op).map(|n| (n.base.into_owned(), n.in_place, n.autograd))
+        normalize(&op).map(|n| (n.base.into_owned(), n.in_place, n.autograd))
     }
 
     fn is(base: &str, in_place: bool, autograd: bool) -> Option<(String, bool, bool)> {

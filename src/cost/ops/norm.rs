@@ -192,7 +192,7 @@ fn softmax_backward(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// The number of elements in one normalized row: from the normalized shape, the weight's shape, or the
 /// last dimension.
-fn normalised(
+fn normalized(
     call: &Call,
     at: usize,
     x: &Tensor,
@@ -284,7 +284,7 @@ fn layer<'a>(
     bias: Option<&'a Tensor>,
     statistics: u64,
 ) -> Result<Norm<'a>, UnknownCost> {
-    let cols = normalised(call, shape_at, x, weight)?;
+    let cols = normalized(call, shape_at, x, weight)?;
     let n = count(&x.shape);
     let rows = n.checked_div(cols).unwrap_or(0);
     Ok(Norm {

@@ -1,7 +1,7 @@
 //! Optimizers and the list operators that implement them. Costs are per parameter element.
 
 use super::Entry;
-use super::call::{Call, Part, count, distinct, product, sum};
+use super::call::{Call, WorkPart, count, distinct, product, sum};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
@@ -125,7 +125,7 @@ fn cost(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, UnknownCo
 
 fn update(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, UnknownCost> {
     let dims = Dims::Elements { numel: n };
-    call.cost_of(vec![Part::new(Role::Opt, flops, Ok(bytes), dims)])
+    call.cost_of(vec![WorkPart::new(Role::Opt, flops, Ok(bytes), dims)])
 }
 
 fn first(call: &Call) -> Result<(u64, u64), UnknownCost> {

@@ -2,7 +2,7 @@
 //! with every time step of every sequence.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, Part, count, product, size, sum, total};
+use super::call::{Bytes, Call, Given, WorkPart, count, product, size, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
@@ -107,8 +107,8 @@ fn parts(call: &Call, flops: u64, bytes: Bytes, dims: Dims) -> Result<OpCost, Un
         return call.one(flops, bytes, dims);
     }
     call.cost_of(vec![
-        Part::new(Role::Dgrad, flops, bytes, dims),
-        Part::new(Role::Wgrad, flops, bytes, dims),
+        WorkPart::new(Role::Dgrad, flops, bytes, dims),
+        WorkPart::new(Role::Wgrad, flops, bytes, dims),
     ])
 }
 

@@ -178,7 +178,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 /// Bytes of the weights that a product multiplies with: they are the same for every batch.
 pub(in crate::cost) fn weight_bytes(op: &OpName, args: &OpArgs) -> Option<u64> {
-    let name = name::normalise(op)?;
+    let name = name::normalize(op)?;
     let at = match &*name.base {
         "mm" | "linear" | "gemm_a16w16" | "rocm_unquantized_gemm" | "cpu_unquantized_gemm" => 1,
         "addmm" => 2,
@@ -194,7 +194,7 @@ pub(in crate::cost) fn weight_bytes(op: &OpName, args: &OpArgs) -> Option<u64> {
 /// Bytes of keys and values that attention reads for each token of a request so far, where it reads all of
 /// them.
 pub(in crate::cost) fn bytes_per_key(op: &OpName, args: &OpArgs) -> Option<u64> {
-    let name = name::normalise(op)?;
+    let name = name::normalize(op)?;
     // `window_size_left` and `window_size_right`.
     let value = |at: usize| args.items.get(at).map(|arg| &arg.value);
     let whole = [13, 14]

@@ -28,7 +28,7 @@ use crate::base::cel::{self, Value};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::correlate::{Direction, OpArgs, OpName};
-use names::{CallContext, Failed, Query};
+use names::{CallContext, CallFailure, Query};
 
 mod argument;
 mod cost_tests;
@@ -300,10 +300,10 @@ impl Formula {
             }
             Ok(Value::Double(d)) => Err(fault(format!("{d} is no count"))),
             Ok(_) => Err(fault("no number".into())),
-            Err(Failed::Query(reason, query)) => {
+            Err(CallFailure::Query(reason, query)) => {
                 Err((reason, format!("`{query}`: {}", reason.describe())))
             }
-            Err(Failed::Fault(why)) => Err(fault(why)),
+            Err(CallFailure::Fault(why)) => Err(fault(why)),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! profile does not record fails, and the reason becomes the reason why the cost is unknown.
 
 use crate::base::DType;
-use crate::base::cel::{Ast, Bindings, EvalFailure, Kind, Names, NoName, Type, Value};
+use crate::base::cel::{Ast, AstKind, Bindings, EvalFailure, NameResolver, NoName, Type, Value};
 use crate::base::suggest::did_you_mean;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
 use crate::cost::UnknownCost;
@@ -251,12 +251,12 @@ pub(super) struct Query {
 /// The names that the expressions of one cost can use: the functions, applied to the arguments that
 /// the cost declares.
 #[derive(Debug)]
-pub(super) struct Vocabulary<'a> {
+pub(super) struct DeclaredArguments<'a> {
     /// By position.
     pub(super) args: &'a [String],
 }
 
-impl Names for Vocabulary<'_> {
+impl NameResolver for DeclaredArguments<'_> {
     type Name = Query;
 
     fn find(&self, name: &str) -> Result<(Query, Type), NoName> {
@@ -289,7 +289,7 @@ impl Names for Vocabulary<'_> {
     }
 }
 
-impl Vocabulary<'_> {
+impl DeclaredArguments<'_> {
     fn query(
         &self,
         function: &'static ArgumentFunction,
@@ -313,7 +313,7 @@ impl Vocabulary<'_> {
         };
         let mut words = Vec::new();
         for (node, takes) in args.iter().zip(function.takes) {
-            let Kind::Literal(value) = &node.kind else {
+            let AstKind::Literal(value) = &node.kind else {
                 let title = format!("`{usage}` takes numbers and words, nothing worked out");
                 return Err((title, String::new()));
             };
@@ -386,19 +386,19 @@ impl Vocabulary<'_> {
 
 /// Why an expression of a cost has no value.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum CallFailure {
     /// A query fails for this operator call: the reason, and the query as written in the file.
     Query(UnknownCost, String),
     /// The evaluation fails, for example by an overflow.
     Fault(String),
 }
 
-impl EvalFailure for Failed {
-    fn fault(message: String) -> Failed {
-        Failed::Fault(message)
+impl EvalFailure for CallFailure {
+    fn fault(message: String) -> CallFailure {
+        CallFailure::Fault(message)
     }
 
-    fn join(self, _right: Failed, _and: bool) -> Failed {
+    fn join(self, _right: CallFailure, _and: bool) -> CallFailure {
         self
     }
 }
@@ -490,10 +490,10 @@ impl CallContext<'_> {
 
 impl Bindings for CallContext<'_> {
     type Name = Query;
-    type Failure = Failed;
+    type Failure = CallFailure;
 
-    fn get(&self, query: &Query) -> Result<Value, Failed> {
+    fn get(&self, query: &Query) -> Result<Value, CallFailure> {
         let value = (query.function.run)(self, query);
-        value.map_err(|reason| Failed::Query(reason, query.text.clone()))
+        value.map_err(|reason| CallFailure::Query(reason, query.text.clone()))
     }
 }

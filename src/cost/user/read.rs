@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::argument::argument;
 use super::keys::FILE_KEYS;
-use super::names::Vocabulary;
+use super::names::DeclaredArguments;
 use super::{CostCase, ExpectedCost, Formula, GemmDims, UserCost, UserCosts, undotted};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints, Source};
@@ -97,7 +97,7 @@ impl Reader<'_> {
         let family = table.get_word("family", &Family::ALL.map(|f| (f, f.name())));
         let direction = table.get_word("direction", &DIRECTIONS);
         let args = self.arg_names(table);
-        let vocabulary = Vocabulary { args: &args };
+        let vocabulary = DeclaredArguments { args: &args };
         let flops = self.formula(table, "flops", &vocabulary);
         let bytes = self.formula(table, "bytes", &vocabulary);
         let dims = self.dims(table, &vocabulary);
@@ -134,7 +134,11 @@ impl Reader<'_> {
     }
 
     /// The dimensions, if there are any; `None` if a message was reported.
-    fn dims(&self, table: &Table<'_>, vocabulary: &Vocabulary<'_>) -> Option<Option<GemmDims>> {
+    fn dims(
+        &self,
+        table: &Table<'_>,
+        vocabulary: &DeclaredArguments<'_>,
+    ) -> Option<Option<GemmDims>> {
         if !table.has("dims") {
             return Some(None);
         }
@@ -159,7 +163,7 @@ impl Reader<'_> {
         &self,
         table: &Table<'_>,
         key: &str,
-        vocabulary: &Vocabulary<'_>,
+        vocabulary: &DeclaredArguments<'_>,
     ) -> Option<Formula> {
         let text = table.get_str(key)?;
         let checked = match cel::check(text.value, vocabulary) {

@@ -157,7 +157,7 @@ proptest! {
     fn cleaned_text_has_no_matches(text in r#"([a-z/\\:=@'" -]|/home/|\\Users\\|HF_TOKEN|carol|é|--key |ghp_0123456789abcdefghijA|\x00){0,30}"#) {
         let words = words();
         let clean = words.clean(&text).into_owned();
-        // A replacement may match with its neighbours; a second cleaning must be enough.
+        // A replacement may match with its neighbors; a second cleaning must be enough.
         let again = words.clean(&clean).into_owned();
         prop_assert_eq!(words.next(again.as_bytes(), 0), None);
     }

@@ -60,13 +60,13 @@ fn real_traces_have_reports_without_faults() {
         let Some(report) = report(file) else { return };
         assert_eq!(report["faults"], json!([]), "{file}");
         // One trace marks half of its kernels as warm-up; others have work outside their steps.
-        let analysed = report["summary"]["kernels"].as_u64().unwrap();
+        let analyzed = report["summary"]["kernels"].as_u64().unwrap();
         let excluded = report["setup"]["excluded"].as_array().unwrap();
         let excluded: u64 = excluded
             .iter()
             .map(|e| e["kernels"].as_u64().unwrap())
             .sum();
-        assert_eq!(analysed + excluded, kernels as u64, "{file}");
+        assert_eq!(analyzed + excluded, kernels as u64, "{file}");
         let text = report.to_string();
         // Names of user, host and job in one of these traces.
         for secret in ["sraikund", "twshared", "mast_hpc", "torchx-pytorch"] {

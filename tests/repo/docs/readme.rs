@@ -95,6 +95,26 @@ fn fnv(bytes: &[u8]) -> u64 {
     })
 }
 
+/// Each number of the changelog is that of the generated page that counts the same things.
+#[test]
+fn numbers_of_the_changelog_are_those_of_the_pages() {
+    let changelog = read("CHANGELOG.md");
+    for (page, things) in [
+        ("docs/rules.md", " rules"),
+        ("docs/costs.md", " operators have a known cost"),
+        ("docs/gpus.md", " boards"),
+    ] {
+        let page = read(page);
+        let counts = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+        let line = page.lines().find(counts).unwrap();
+        let number = line.split(' ').next().unwrap();
+        assert!(
+            changelog.contains(&format!("- {number}{things}")),
+            "{number}{things}"
+        );
+    }
+}
+
 #[test]
 fn every_output_format_has_a_row_in_its_page() {
     let section = read("docs/formats.md");

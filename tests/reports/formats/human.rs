@@ -132,8 +132,8 @@ fn terminal_output_fits_any_width() {
     for (name, report) in reports() {
         for width in [0, 40, 60, 80, 100, 400] {
             println!("{name} in {width}");
-            let coloured = text(&report, width);
-            let plain = anstream::adapter::strip_str(&coloured).to_string();
+            let colored = text(&report, width);
+            let plain = anstream::adapter::strip_str(&colored).to_string();
             check::shown(&plain, &['\n']);
             assert!(plain.replace('\n', " ").starts_with("GPU advice for "));
             let tables = plain
