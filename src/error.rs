@@ -1,10 +1,12 @@
 //! The error type of the library.
 
+use crate::base::InvalidArgument;
 use crate::base::diag::Complaints;
 use crate::gpu::select::SelectError;
+use crate::host::HostProfileError;
 use crate::pyprof;
 use crate::read::ReadError;
-use crate::report::TemplateError;
+use crate::report::{NotAReport, TemplateError};
 use crate::scrub::ScrubError;
 
 /// Why an operation of this crate failed. Its text says what was expected, what was found and what to
@@ -33,6 +35,15 @@ pub enum Error {
     /// A file of PyProf dictionaries could not be read.
     #[error(transparent)]
     Dictionaries(#[from] pyprof::DictionaryError),
+    /// A profile of the host could not be read.
+    #[error(transparent)]
+    HostProfile(#[from] HostProfileError),
+    /// A text is not a report that can be read.
+    #[error(transparent)]
+    Report(#[from] NotAReport),
+    /// An argument names a rule or a column that does not exist, or does not fit.
+    #[error(transparent)]
+    Argument(#[from] InvalidArgument),
     /// An input or output operation failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),

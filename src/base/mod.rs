@@ -15,3 +15,8 @@ pub mod toml;
 pub mod units;
 
 pub use dtype::DType;
+
+/// An argument names something that does not exist, or does not fit. The message says what would.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidArgument(pub(crate) String);

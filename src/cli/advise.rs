@@ -97,7 +97,7 @@ pub(super) fn check(args: &AdviseArgs) -> CommandResult {
 /// # Errors
 /// When no profile can be analyzed, a file cannot be read or written, or a rule, a GPU or a template has
 /// mistakes: [`Failure::Unusable`] with what to do.
-pub fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
+pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
     if args.profiles.is_empty() {
         return Err(Failure::Unusable("no profile given".into()));
     }
@@ -321,7 +321,7 @@ struct Session<'a> {
 fn host_profiles(args: &AdviseArgs) -> Result<Vec<(String, HostProfile)>, Failure> {
     let read = |path: &PathBuf| {
         refuse_overwriting_input("host profile", path, args.report.output.as_deref())?;
-        let profile = crate::host::open(path).map_err(Failure::Unusable)?;
+        let profile = crate::host::open(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str());
         Ok((name.to_string_lossy().into_owned(), profile))
     };
@@ -343,7 +343,7 @@ fn recorded_host_profiles(paths: &[PathBuf], console: Console) -> Vec<(String, H
             None => (entry.file, profile),
         }),
         Err(problem) => {
-            console.warn(&plain(&problem));
+            console.warn(&plain(&problem.to_string()));
             None
         }
     };

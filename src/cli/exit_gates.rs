@@ -25,7 +25,7 @@ const TODAY: &str = "SOURCE_DATE_EPOCH";
 
 /// A condition of `--fail-on` under which a report fails.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum FailOn {
+pub(crate) enum FailOn {
     /// A finding of this severity or above.
     Severity(Severity),
     /// Findings that together may save this many percent or more (0 to 100) of the step, or of the window

@@ -38,10 +38,10 @@ mod source;
 mod trial;
 mod trial_runs;
 
-pub use advise::advise;
+pub(crate) use advise::advise;
 #[cfg(fuzzing)]
 pub(crate) use config::round_trip as configuration;
-pub use exit_gates::FailOn;
+pub(crate) use exit_gates::FailOn;
 
 /// Findings shown in full.
 const DEFAULT_TOP: usize = 10;
@@ -54,7 +54,7 @@ const UNUSABLE: u8 = 2;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A gate failed, or checked files have mistakes: exit status 1. The reason was printed already.
     GateFailed,
     /// The command could not run: exit status 2. The reason was printed already.
@@ -78,7 +78,7 @@ impl<E: Into<Error>> From<E> for Failure {
 }
 
 /// The result of a command.
-pub type CommandResult = Result<(), Failure>;
+pub(crate) type CommandResult = Result<(), Failure>;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -174,15 +174,15 @@ polars) can compare them. docs/clusters.md has examples."
 
 /// Arguments of the command without a name.
 #[derive(Debug, Clone, Default, Args)]
-pub struct AdviseArgs {
+pub(crate) struct AdviseArgs {
     /// A profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
     /// Several profiles, or a folder, are the ranks of one job
     #[arg(value_name = "PROFILE", required_unless_present = "dump_config")]
-    pub profiles: Vec<PathBuf>,
+    pub(crate) profiles: Vec<PathBuf>,
     /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file; by default the
     /// GPU that the profile names
     #[arg(long, value_name = "NAME|FILE")]
-    pub gpu: Option<String>,
+    pub(crate) gpu: Option<String>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]
@@ -190,22 +190,22 @@ pub struct AdviseArgs {
     /// A TOML file with FLOPs and bytes of your own operators (`costs explain` shows how they are
     /// counted); may be repeated
     #[arg(long, value_name = "FILE")]
-    pub costs: Vec<PathBuf>,
+    pub(crate) costs: Vec<PathBuf>,
     /// A TOML file that says what functions of your own or of other libraries do on the host: augmenting,
     /// logging, ... (`rules schema classes`); may be repeated
     #[arg(long, value_name = "FILE")]
-    pub classes: Vec<PathBuf>,
+    pub(crate) classes: Vec<PathBuf>,
     /// A profile of the host from another profiler, whose longest lines the report lists: cProfile,
     /// line_profiler, py-spy, Scalene and others, recognized by content; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub host: Vec<PathBuf>,
+    pub(crate) host: Vec<PathBuf>,
     /// A recording of the same model without CUDA graphs, with any batch size: kernels that graphs replay get
     /// the operators and layers of its kernels, and their time is compared with that of reading the weights
     #[arg(long, value_name = "PROFILE")]
-    pub eager_trace: Option<PathBuf>,
+    pub(crate) eager_trace: Option<PathBuf>,
     /// Explain why a rule fired or did not fire, instead of writing the report
     #[arg(long, value_name = "RULE")]
-    pub why: Option<String>,
+    pub(crate) why: Option<String>,
     #[command(flatten)]
     pub(crate) gates: GateArgs,
     #[command(flatten)]
@@ -214,66 +214,66 @@ pub struct AdviseArgs {
 
 /// Conditions under which the exit status is 1, and findings to hide.
 #[derive(Debug, Clone, Default, Args)]
-pub struct GateArgs {
+pub(crate) struct GateArgs {
     /// After writing the report, exit with status 1 when it has a finding of this severity or above
     /// (`note`, `warning`, `error`), or when the estimated saving reaches a threshold (`saving=5%`);
     /// several with commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    pub fail_on: Vec<FailOn>,
+    pub(crate) fail_on: Vec<FailOn>,
     /// Show only findings that this report, written with `--format json`, does not have
     #[arg(long, value_name = "REPORT")]
-    pub baseline: Option<PathBuf>,
+    pub(crate) baseline: Option<PathBuf>,
     /// Findings that the configuration hides.
     #[arg(skip)]
-    pub suppressions: Vec<Suppression>,
+    pub(crate) suppressions: Vec<Suppression>,
 }
 
 /// Where options come from, other than the command line.
 #[derive(Debug, Clone, Default, Args)]
-pub struct ConfigArgs {
+pub(crate) struct ConfigArgs {
     /// Read options from this TOML file; command-line options take precedence. No configuration file
     /// is loaded unless you name one
     #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Print the effective options as a configuration file, instead of a report
     #[arg(long)]
-    pub dump_config: bool,
+    pub(crate) dump_config: bool,
 }
 
 /// Where and in which format a report is written.
 #[derive(Debug, Clone, Default, Args)]
-pub struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// Output format; without it the ending of the output file decides, else it is `text` on a
     /// terminal and `markdown` elsewhere
     #[arg(long, value_name = "FORMAT", value_parser = output::report_formats())]
-    pub format: Option<OutputFormat>,
+    pub(crate) format: Option<OutputFormat>,
     /// Markdown of at most N characters: the lowest-value findings are dropped first; the report
     /// says how many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(500..))]
-    pub max_chars: Option<u32>,
+    pub(crate) max_chars: Option<u32>,
     /// Markdown that fits a GitHub comment: `--max-chars 65000`
     #[arg(long, conflicts_with = "max_chars")]
-    pub for_pr: bool,
+    pub(crate) for_pr: bool,
     /// Render the report with your own minijinja template
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
-    pub template: Option<PathBuf>,
+    pub(crate) template: Option<PathBuf>,
     /// Number of findings shown in full; the others are folded [default: 10]
     #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
+    pub(crate) top: Option<usize>,
     /// Quote the code around the source lines of findings, from `.py` files of this folder only
     #[arg(long, value_name = "DIR")]
-    pub source: Option<PathBuf>,
+    pub(crate) source: Option<PathBuf>,
     /// How the program ended that `run` has recorded.
     #[arg(skip)]
-    pub program: Option<crate::report::ProgramRun>,
+    pub(crate) program: Option<crate::report::ProgramRun>,
 }
 
 impl ReportArgs {
     /// Findings shown in full.
-    pub fn top(&self) -> usize {
+    pub(crate) fn top(&self) -> usize {
         self.top_or(DEFAULT_TOP)
     }
 
@@ -287,34 +287,34 @@ impl ReportArgs {
 
 /// Which rules are evaluated, and with which parameters.
 #[derive(Debug, Clone, Default, Args)]
-pub struct RuleArgs {
+pub(crate) struct RuleArgs {
     /// A rule file or a folder of rule files, in addition to the built-in rules; may be repeated
     #[arg(long = "rules", value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Evaluate only these rules: ids, categories or patterns such as `precision/*`
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
-    pub select: Vec<String>,
+    pub(crate) select: Vec<String>,
     /// Do not evaluate these rules: ids, categories or patterns
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
-    pub ignore: Vec<String>,
+    pub(crate) ignore: Vec<String>,
     /// Set a parameter of a rule: `precision/amp-off.min_share=0.1`; may be repeated
     #[arg(long, value_name = "RULE.PARAM=VALUE")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
 }
 
 /// What is printed to the terminal.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Console {
+pub(crate) struct Console {
     /// Print no progress and no warnings
     #[arg(short, long, global = true)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Print more: the time of each stage, findings that others replace, and every test of
     /// `rules test` and `costs test`
     #[arg(short, long, global = true)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
     /// When to use color [default: auto]
     #[arg(long, global = true, value_name = "WHEN")]
-    pub color: Option<Color>,
+    pub(crate) color: Option<Color>,
 }
 
 /// Outputs with a schema.
@@ -334,7 +334,7 @@ enum Schema {
 
 /// When to use color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Color {
+pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set
     Auto,
     /// Always
@@ -349,14 +349,14 @@ impl Console {
     }
 
     /// Prints a warning, unless `--quiet`. The caller escapes text from profiles.
-    pub fn warn(self, text: &str) {
+    pub(crate) fn warn(self, text: &str) {
         if !self.quiet {
             output::labeled("warning", anstyle::AnsiColor::Yellow, text);
         }
     }
 
     /// Prints a note, with `--verbose`.
-    pub fn note(self, text: &str) {
+    pub(crate) fn note(self, text: &str) {
         if self.verbose {
             output::labeled("note", anstyle::AnsiColor::Cyan, text);
         }

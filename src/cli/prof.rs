@@ -41,13 +41,11 @@ fn columns_help() -> String {
 }
 
 pub(super) fn prof(args: &ProfArgs, console: Console) -> CommandResult {
-    let columns = table::columns(&args.c).map_err(Failure::Unusable)?;
+    let columns = table::columns(&args.c)?;
     let layout = match args.w {
         // PyProf's default.
         None | Some(0) if !args.csv => table::TableLayout::Spaces,
-        Some(width) if width > 0 => {
-            table::TableLayout::fixed(&columns, width).map_err(Failure::Unusable)?
-        }
+        Some(width) if width > 0 => table::TableLayout::fixed(&columns, width)?,
         _ => table::TableLayout::Csv { raw: args.raw },
     };
     let records = records(args.file.as_deref(), console)?;

@@ -142,7 +142,7 @@ fn load_with(mut files: Vec<RuleFile>, args: &RuleArgs) -> Result<RuleSet, Failu
 
 /// The rule with this id, or an error that suggests a similar id.
 pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> {
-    set.find(id).map_err(Failure::Unusable)
+    Ok(set.find(id)?)
 }
 
 /// The ids of the built-in rules and of the user's.

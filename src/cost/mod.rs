@@ -27,7 +27,7 @@ pub use estimate::{estimate_costs, estimate_costs_with};
 pub use infer_gpu::infer_gpu;
 pub(crate) use kernel_name::readable;
 pub use kernel_name::{DecodedName, Family, TensorCore};
-pub use replay_match::match_replays;
+pub(crate) use replay_match::match_replays;
 
 /// The names of operators and kernels that the cost model knows, for
 /// [`correlate`](crate::correlate::correlate).

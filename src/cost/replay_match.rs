@@ -105,7 +105,11 @@ type Started = (i64, Item);
 ///
 /// # Errors
 /// Why nothing is named, as a sentence that follows the name of the file.
-pub fn match_replays(replayed: &Costed, eager: &Costed, file: &str) -> Result<ReplayNames, String> {
+pub(crate) fn match_replays(
+    replayed: &Costed,
+    eager: &Costed,
+    file: &str,
+) -> Result<ReplayNames, String> {
     let is_replayed = |kernel: KernelId| {
         let link = replayed.run.links.get(kernel.idx());
         link.is_some_and(|link| link.missing == Some(WithoutOperator::GraphReplay))

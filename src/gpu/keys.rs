@@ -66,15 +66,15 @@ pub const KEYS: &[Key] = keys! {
     "power_w": Shape::Above(1.0, 100_000.0),
     /// `cudaDeviceProp.name`, exactly, as profiles carry it
     "device_names": TEXTS,
-    /// what people type after `--gpu`
+    /// names for `--gpu`
     "aliases": ALIASES,
     /// aliases shared with other boards that mean this one unless the profile names another
     "default_for": ALIASES,
-    /// how sure the numbers are
+    /// `high`, `medium` or `low`: how certain the numbers are
     "confidence": Shape::Word(|| CONFIDENCES.into()),
-    /// where the numbers come from
+    /// sources of the numbers
     required "sources": TEXTS,
-    /// what should be known besides
+    /// remarks
     "notes": TEXT,
     /// dense TFLOP/s outside Tensor Cores by data type; fp32 is needed
     required "flops": Shape::Own(plain_schema, |v| by_type(v, &RATE, false)),
@@ -86,7 +86,7 @@ pub const KEYS: &[Key] = keys! {
     required "memory": Shape::Table(MEMORY_KEYS, &[]),
     /// what one streaming multiprocessor holds
     "limits": Shape::Table(LIMIT_KEYS, &[]),
-    /// the ways off the board
+    /// links to the host and to other boards
     "links": Shape::Table(LINK_KEYS, &[]),
     /// what well-tuned work reaches, where it differs from the calibration of the architecture
     "reachable": Shape::Table(REACHABLE_KEYS, &[]),

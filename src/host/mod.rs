@@ -32,12 +32,17 @@ pub(crate) use safe_copy::write as write_safe_copy;
 const EXPECTED: &str = "a cProfile dump or table, an .lprof file or its text, a file of py-spy, a \
                         JSON profile of Scalene, a file or table of memory_profiler, a table of Lightning, torch.profiler or `-X importtime`";
 
+/// A file cannot be read, or is no profile of the host. The message names the file and what was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HostProfileError(String);
+
 /// Reads the profile in a file.
 ///
 /// # Errors
-/// A sentence that says why the file cannot be read or is no such profile.
-pub fn open(path: &Path) -> Result<HostProfile, String> {
-    let failed = |problem: String| format!("{}: {problem}", path.display());
+/// When the file cannot be read or is no such profile.
+pub fn open(path: &Path) -> Result<HostProfile, HostProfileError> {
+    let failed = |problem: String| HostProfileError(format!("{}: {problem}", path.display()));
     let data = bytes(path).map_err(|e| failed(e.to_string()))?;
     let data = data.ok_or_else(|| {
         let limit = crate::base::units::bytes(model::MAX_BYTES as f64);

@@ -36,62 +36,68 @@ const VALUE: Shape = Shape::Either(&[
 
 /// Every key of a rule file, in the order in which rules are written.
 pub const KEYS: &[Key] = keys! {
-    /// one line that states the problem
+    /// the problem, on one line: the heading of a finding
     required "title": Shape::Line(MAX_TITLE),
-    /// `note`, `warning` or `error`: how bad; the saving says how much
+    /// `note`, `warning` or `error`; the saving, not the severity, says how much time is at stake
     required "severity": Shape::Word(severities),
-    /// `low`, `medium` or `high`: how likely it is that a finding is right
+    /// `low`, `medium` or `high`: how likely it is that a finding is right; findings are ranked by saving times confidence
     required "confidence": Shape::Word(|| Confidence::ALL.map(|(_, word)| word).into()),
-    /// what is examined: `run`, `step`, `layer`, `site`, `chain`, `kernel`, `copy`, `gap` or `rank`
+    /// the kind of member that is examined: the `run`, a `step`, `layer`, `site` (all calls of one operator with the same
+    /// shapes in one layer), `chain` (a known sequence of operators), `kernel`, `copy`, `gap` (idle time of one cause) or
+    /// `rank`; facts of enclosing members are available too
     required "for_each": Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
-    /// the condition that a member must meet
+    /// the condition that selects members
     required "when": EXPRESSION,
-    /// make one finding per `run`, `layer`, `rank`, `kernel` or `change`; else members of one place are one finding
+    /// make one finding per `run`, `layer`, `rank`, `kernel` (by label) or `change` (kernels of one library for one kind of
+    /// work, an engine of TensorRT, else by label); else the members of one place, where repetitions of a layer are one
     "group_by": Shape::Word(|| GroupBy::ALL.map(|(_, word)| word).into()),
-    /// condition on `found.NAME` that a finding must meet
+    /// condition on the whole finding, which can use `found`; other facts are those of its costliest member
     "require": EXPRESSION,
     /// condition under which the severity is `error`
     "error_when": EXPRESSION,
-    /// condition under which a finding is minor whatever its time: nothing shows that any of it is lost
+    /// condition under which a finding is minor whatever its time: it says what the time is, but nothing shows that any of it
+    /// is lost
     "minor_when": EXPRESSION,
-    /// ns saved per member, upper end
+    /// upper end of the saving of one member, in ns
     "saving_ns": EXPRESSION,
-    /// ns saved per member, lower end; else `saving_ns` times `params.min_fraction`
+    /// lower end of that saving, in ns; else `saving_ns` times `params.min_fraction`
     "saving_low_ns": EXPRESSION,
-    /// `gpu`, `idle` or `copy`: which kind of time, where `for_each` does not imply it
+    /// the kind of time saved: `gpu`, `idle` or `copy`; else `idle` for gaps, `copy` for copies, and `gpu` otherwise
     "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
-    /// share of the launches that the advice removes, 0 to 1; what it saves where the host limits the steps
+    /// share of the launches of the covered work that the fix removes, 0 to 1; where the host limits the steps, the saving is
+    /// this share of the idle time before these launches
     "launches_removed": EXPRESSION,
-    /// what the advice changes; two values for one key on one site contradict
+    /// what the fix changes; of two findings with different values of one key for the same site, the one with the larger
+    /// lower end of its saving stays
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
-    /// `true`: the advice removes or replaces the work it covers; other findings on that work are dropped
+    /// `true`: the fix removes or replaces the work it covers; other findings on that work are dropped
     "replaces_work": Shape::Yes,
-    /// less specific rules whose findings on the same subject this one removes
+    /// less specific rules that are dropped on the same sites: ids, or patterns such as `memory/*`
     "supersedes": RULES,
-    /// rules whose findings on the same subject make this one pointless
+    /// the reverse: this rule is dropped where one of these has a finding
     "unless": RULES,
-    /// rules whose findings its fix repairs as well: those that rank behind it become a part of it; its own id
-    /// stands for findings with the same `[[fix]]`
+    /// rules whose findings the fix repairs as well: one that ranks lower becomes a part of this one, and savings of the same
+    /// kind of time add up; the own id stands for findings with the same `[[fix]]`
     "also_fixes": RULES,
-    /// rules that mean nothing where this holds (category `profile` only)
+    /// rules that are skipped where this one has a finding (category `profile` only)
     "vetoes": RULES,
-    /// rules whose confidence drops one level where this holds (category `profile` only)
+    /// rules whose confidence drops one level where this one has a finding (category `profile` only)
     "lowers_confidence": RULES,
-    /// what is the matter, with its numbers
+    /// the problem, with its numbers
     required "message": SENTENCE,
-    /// why it costs time
+    /// why the problem costs time
     required "why": SENTENCE,
-    /// what to do, with code; as `[[fix]]` tables, the first whose condition holds
+    /// what to do, with code if possible, in Markdown; as `[[fix]]` tables, the first whose condition holds
     required "fix": Shape::Either(&[SENTENCE, Shape::Tables(FIX_KEYS, &[], 1, MAX_FIXES)]),
     /// changes of one source line that `--source` shows where they fit
     "edit": Shape::Tables(EDIT_KEYS, &[], 1, MAX_EDITS),
-    /// where to read on
+    /// links for further reading
     "references": Shape::List(&Shape::Form(LINK), MAX_LIST),
-    /// thresholds: `{ value = ..., doc = "..." }`, changed with `--set`
+    /// every threshold with its reason, `{ value = ..., doc = "..." }`; users change one with `--set`
     "params": Shape::Map(Some(NAME), &Shape::Table(PARAM_KEYS, &[]), MAX_LIST),
-    /// named sub-expressions
+    /// names for parts of expressions
     "let": Shape::Map(Some(NAME), &EXPRESSION, MAX_LIST),
-    /// examples that prove the rule; at least one fires and one is silent
+    /// tests; at least one fires and one is silent
     required "test": Shape::Tables(CASE_KEYS, &[&["fires"], &["silent"], &["skipped"]], 2, MAX_CASES),
 };
 
@@ -131,31 +137,33 @@ pub const PARAM_KEYS: &[Key] = keys! {
 
 /// Every key of a `[[test]]`.
 pub const CASE_KEYS: &[Key] = keys! {
-    /// what the example shows
+    /// what the test shows
     required "name": Shape::Text(1, 200),
-    /// the id of a built-in GPU, whose `gpu.` facts hold
+    /// the id of a built-in GPU, which provides the `gpu.` facts; without it, only those are known that have a value for an
+    /// unknown GPU, such as `gpu.kernel_gap_ns`
     "gpu": Shape::Text(1, 200),
-    /// what is known of the one member and of `found`; all else is absent
+    /// the facts, with names in quotes; all others are absent. `found.count` defaults to 1; `found.time_ns`, `found.calls` and
+    /// `found.gpu_share` to those of the member
     "facts": Shape::Own(known_facts, |facts| facts.table().is_some()),
-    /// thresholds of this example, instead of the rule's own
+    /// params of this test only
     "params": Shape::Map(None, &VALUE, MAX_LIST),
-    /// the message, word for word
+    /// the exact message
     "fires": SENTENCE,
-    /// `true`: the rule says nothing
+    /// `true`: the rule has no finding
     "silent": Shape::Yes,
-    /// facts whose absence makes the rule skip the example
+    /// missing facts without which the rule cannot decide
     "skipped": Shape::Own(missing_facts, |facts| facts.str_list().is_some()),
-    /// the saving of a firing example, to one part in a thousand
+    /// the saving of a test that fires, to one part in a thousand
     "saving_ns": Shape::Number,
     /// the lower end of that saving, to one part in a thousand
     "saving_low_ns": Shape::Number,
-    /// the share of the launches that goes away in a firing example
+    /// the share of the launches that the fix removes in a test that fires
     "launches_removed": Shape::Number,
-    /// words of the fix of a firing example, so that the variant is known
+    /// words of the fix of a test that fires, so that the variant is known
     "fix": Shape::Text(1, 500),
-    /// the severity of a firing example
+    /// the severity of a test that fires
     "severity": Shape::Word(severities),
-    /// `true`: the finding of a firing example is minor by `minor_when`
+    /// `true`: the finding of a test that fires is minor, by `minor_when`
     "minor": Shape::Yes,
 };
 

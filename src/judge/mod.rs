@@ -43,7 +43,9 @@ pub use load::RuleFile;
 pub use resolve::FLOOR;
 pub(crate) use resolve::is_above_floor;
 pub use rule::{CATEGORIES, Rule};
-pub use rule_set::{RuleSet, Selection, pattern_of};
+#[cfg(feature = "cli")]
+pub(crate) use rule_set::pattern_of;
+pub use rule_set::{RuleSet, Selection};
 pub use rule_tests::{TestOutcome, TestResult, run_tests};
 pub use scaffold::scaffold;
 pub use why::why;

@@ -11,6 +11,7 @@ use super::read;
 use super::rule::{MIN_FRACTION, PROFILE, Rule};
 use super::rule_tests::GpuFacts;
 use super::test_cases::type_of;
+use crate::base::InvalidArgument;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
 use crate::base::suggest::{did_you_mean, nearest};
@@ -144,8 +145,8 @@ impl RuleSet {
     /// The rule of an id.
     ///
     /// # Errors
-    /// A sentence with the nearest id.
-    pub fn find(&self, id: &str) -> Result<&Rule, String> {
+    /// When there is none; the message names the nearest id.
+    pub fn find(&self, id: &str) -> Result<&Rule, InvalidArgument> {
         let stem = |rule: &&Rule| rule.id.rsplit_once('/').is_some_and(|(_, stem)| stem == id);
         let mut by_stem = self.rules.iter().filter(stem);
         let only = match (by_stem.next(), by_stem.next()) {
@@ -154,7 +155,7 @@ impl RuleSet {
         };
         self.get(id).or(only).ok_or_else(|| {
             let near = near_id(id, self.rules.iter().map(|r| r.id.as_str()));
-            format!("no rule `{id}`{near} (`rules list` names all)")
+            InvalidArgument(format!("no rule `{id}`{near} (`rules list` names all)"))
         })
     }
 
@@ -262,7 +263,7 @@ fn near_id<'a>(typed: &str, ids: impl Iterator<Item = &'a str> + Clone) -> Strin
 ///
 /// # Errors
 /// A sentence with the nearest id or category, when it stands for none.
-pub fn pattern_of(pattern: &str, ids: &[&str]) -> Result<Glob, String> {
+pub(crate) fn pattern_of(pattern: &str, ids: &[&str]) -> Result<Glob, String> {
     let glob = if pattern.contains(['/', '*']) {
         Glob::new(pattern)
     } else {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::rows::{KernelRows, Line, Of};
 use super::{BATCH, KernelName, LaunchContext, PIECE, Text, push_number};
+use crate::base::InvalidArgument;
 use crate::base::suggest::did_you_mean;
 use crate::base::text::{csv_cell, plain};
 
@@ -299,7 +300,7 @@ fn trace(lines: &[Text], fixed: bool) -> String {
 ///
 /// # Errors
 /// At the first unknown column, with a suggestion and the list of columns.
-pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, String> {
+pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, InvalidArgument> {
     if list.trim() == "all" {
         return Ok(COLUMNS.iter().collect());
     }
@@ -308,12 +309,12 @@ pub fn columns(list: &str) -> Result<Vec<&'static ProfColumn>, String> {
         .map(|key| {
             let key = key.trim();
             COLUMNS.iter().find(|c| c.key == key).ok_or_else(|| {
-                format!(
+                InvalidArgument(format!(
                     "unknown column `{}`{}\n  columns: {}",
                     plain(key),
                     did_you_mean(key, keys()),
                     keys().collect::<Vec<_>>().join(",")
-                )
+                ))
             })
         })
         .collect()
@@ -339,21 +340,21 @@ impl TableLayout {
     ///
     /// # Errors
     /// When the columns need more width, and when it is more than a cell can have; the message says how much.
-    pub fn fixed(columns: &[&ProfColumn], width: usize) -> Result<TableLayout, String> {
+    pub fn fixed(columns: &[&ProfColumn], width: usize) -> Result<TableLayout, InvalidArgument> {
         const WIDEST: usize = u16::MAX as usize;
         if width > WIDEST {
-            return Err(format!(
+            return Err(InvalidArgument(format!(
                 "-w {width} is too wide: at most {WIDEST} characters"
-            ));
+            )));
         }
         let taken: usize = columns.iter().map(|c| c.width).sum();
         let sharing: Vec<&&ProfColumn> = columns.iter().filter(|c| c.width == 0).collect();
         let least: usize = sharing.iter().map(|c| c.header.len()).max().unwrap_or(0);
         let needed = taken + least * sharing.len();
         if width < needed {
-            return Err(format!(
+            return Err(InvalidArgument(format!(
                 "-w {width} is too narrow for these columns: they need at least {needed} characters"
-            ));
+            )));
         }
         let each = (width - taken).checked_div(sharing.len()).unwrap_or(0);
         let widths = columns
@@ -542,7 +543,7 @@ mod tests {
     fn there_are_twenty_columns_and_the_defaults_are_valid() {
         assert_eq!(columns("all").unwrap().len(), 20);
         assert_eq!(columns(DEFAULT).unwrap().len(), 8);
-        let said = columns("idx,kernle").unwrap_err();
+        let said = columns("idx,kernle").unwrap_err().to_string();
         assert!(
             said.contains("unknown column `kernle`; did you mean `kernel`?"),
             "{said}"
@@ -555,6 +556,7 @@ mod tests {
         assert!(
             TableLayout::fixed(&all, 500_000)
                 .unwrap_err()
+                .to_string()
                 .contains("too wide")
         );
         let widest = TableLayout::fixed(&all, 65_535).unwrap();
@@ -588,7 +590,7 @@ mod tests {
         let all = columns("idx,kernel,params,sil").unwrap();
         let layout = TableLayout::fixed(&all, 57).unwrap();
         assert_eq!(layout, TableLayout::Fixed(vec![7, 20, 20, 10]));
-        let said = TableLayout::fixed(&all, 20).unwrap_err();
+        let said = TableLayout::fixed(&all, 20).unwrap_err().to_string();
         assert!(said.contains("at least 29"), "{said}");
         assert_eq!(line(&TableLayout::Fixed(vec![4]), &["volta"]), "vol… ");
     }

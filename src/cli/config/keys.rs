@@ -85,14 +85,14 @@ pub(super) const KEYS: &[Key] = keys! {
 
 /// Every key of a `[[suppress]]`.
 pub(super) const SUPPRESS_KEYS: &[Key] = keys! {
-    /// the rule: an id, a category or a pattern such as `precision/*`
+    /// an id, a category, or a pattern such as `precision/*`
     required "rule": TEXT,
-    /// the place as reports show it, or a layer; `*` matches anything: `head.*`. A layer or pattern
-    /// must match all places of a finding
+    /// the place as reports show it (`lm_head · aten::mm (fprop) and 1 more place`), or a layer; `*` matches anything:
+    /// `head.*`. A layer or pattern must match all places of a finding. Without it: everywhere
     "place": TEXT,
     /// why; the report prints it
     required "reason": TEXT,
-    /// the last day on which it applies: `2026-12-31`
+    /// the last day on which it applies, in UTC: `2026-12-31`. After it, the finding is shown again and the report says why
     "until": Shape::Own(day_schema, is_day),
 };
 

@@ -9,7 +9,7 @@ use pyprof_advise::base::{DType, units};
 use pyprof_advise::cost::{FlopsClass, UnknownCost, ops, user};
 use pyprof_advise::facts::{self, Fact, MemberKind};
 use pyprof_advise::gpu::calibration::{self, Sourced};
-use pyprof_advise::gpu::keys::REACHABLE_KEYS;
+use pyprof_advise::gpu::keys::{self as gpu_keys, REACHABLE_KEYS};
 use pyprof_advise::gpu::load::Spec;
 use pyprof_advise::gpu::{Gpu, select};
 use pyprof_advise::judge::expr::FOUND;
@@ -244,15 +244,17 @@ pub(crate) fn costs() -> String {
     page.trim_end().to_owned() + "\n"
 }
 
+/// The reference table of the keys of a kind of file.
+pub(super) fn keys(keys: &[Key]) -> String {
+    let rows = keys.iter().map(|key| {
+        let required = if key.required { "yes" } else { "" };
+        vec![format!("`{}`", key.name), required.into(), cell(key.doc)]
+    });
+    table(&["Key", "Required", "Meaning"], rows)
+}
+
 /// The keys and functions of cost files.
 fn own_costs() -> String {
-    let keys = |keys: &[Key]| {
-        let rows = keys.iter().map(|key| {
-            let required = if key.required { "yes" } else { "" };
-            vec![format!("`{}`", key.name), required.into(), cell(key.doc)]
-        });
-        table(&["Key", "Required", "Meaning"], rows)
-    };
     let functions = user::names::FUNCTIONS
         .iter()
         .map(|f| vec![format!("`{}`", f.usage), cell(f.doc)]);
@@ -360,6 +362,14 @@ pub(crate) fn gpus() -> String {
         ],
         select::list().iter().map(gpu_row),
     ));
+    let _ = write!(page, "\n## GPU files\n\n{}", keys(gpu_keys::KEYS));
+    for (name, list) in [
+        ("memory", gpu_keys::MEMORY_KEYS),
+        ("limits", gpu_keys::LIMIT_KEYS),
+        ("links", gpu_keys::LINK_KEYS),
+    ] {
+        let _ = write!(page, "\nKeys of `[{name}]`:\n\n{}", keys(list));
+    }
     page.push_str(CALIBRATION);
     page.push_str(&table(
         &["Constant", "Meaning"],
