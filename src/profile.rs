@@ -6,8 +6,6 @@
 //!
 //! An `Option` is `None` where the file does not say.
 
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 mod collective;
@@ -16,6 +14,7 @@ mod cpu_use;
 mod format;
 mod host_activity;
 mod host_range;
+mod ids;
 mod loader_config;
 mod memory_event;
 mod start_counts;
@@ -31,209 +30,14 @@ pub use host_activity::{
     OsCallClass, PythonSample, PythonSamples, StackFrame, TimedSample, ToldOfHost,
 };
 pub use host_range::{HostRange, RangeKind, RangeText};
+pub use ids::{
+    CallId, CaptureId, ConfigId, DeviceId, KernelId, ProcessId, RangeId, SerialNumber, Span, StrId,
+    Strings, ThreadId,
+};
 pub use loader_config::LoaderConfig;
 pub use memory_event::MemoryEvent;
 pub use start_counts::StartCounts;
 pub use switches::Switch;
-
-/// Declares handle types: row numbers in one of the tables of [`Profile`] or of a later stage.
-///
-/// An `Option` of a handle takes four bytes too; there are millions of them. `Name(row)` makes one, as
-/// if it were a tuple struct.
-#[macro_export]
-macro_rules! handle {
-    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[allow(unreachable_pub)]
-        pub struct $name {
-            /// The row number plus one.
-            above: std::num::NonZeroU32,
-        }
-        $(#[$doc])*
-        #[allow(non_snake_case, unreachable_pub)]
-        pub const fn $name(row: u32) -> $name {
-            match std::num::NonZeroU32::new(row.saturating_add(1)) {
-                Some(above) => $name { above },
-                None => $name { above: std::num::NonZeroU32::MAX },
-            }
-        }
-        #[allow(unreachable_pub)]
-        impl $name {
-            /// The handle of the row at `index`. Tables are capped below `u32::MAX` rows.
-            pub fn new(index: usize) -> Self {
-                $name(u32::try_from(index).unwrap_or(u32::MAX))
-            }
-            /// The row this handle names.
-            pub const fn row(self) -> u32 {
-                self.above.get() - 1
-            }
-            /// The row this handle names, as an index.
-            pub const fn idx(self) -> usize {
-                self.row() as usize
-            }
-        }
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, concat!(stringify!($name), "({})"), self.row())
-            }
-        }
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_u32(self.row())
-            }
-        }
-    )+};
-}
-
-/// A sequence number, operator id or correlation id: PyTorch and CUPTI count them one by one. An
-/// `Option` of it takes eight bytes too.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SerialNumber {
-    /// The number plus one.
-    above: std::num::NonZeroU64,
-}
-
-impl SerialNumber {
-    /// `None` for `u64::MAX`, which stands for "no number" wherever it is written.
-    pub const fn new(number: u64) -> Option<SerialNumber> {
-        match std::num::NonZeroU64::new(number.wrapping_add(1)) {
-            Some(above) => Some(SerialNumber { above }),
-            None => None,
-        }
-    }
-
-    /// The number.
-    pub const fn get(self) -> u64 {
-        self.above.get() - 1
-    }
-}
-
-impl std::fmt::Debug for SerialNumber {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
-handle! {
-    /// An interned string.
-    StrId,
-    /// A row of [`Profile::threads`].
-    ThreadId,
-    /// A row of [`Profile::processes`].
-    ProcessId,
-    /// A row of [`Profile::devices`].
-    DeviceId,
-    /// A row of [`Profile::kernels`].
-    KernelId,
-    /// A row of [`Profile::calls`].
-    CallId,
-    /// A row of [`Profile::ranges`].
-    RangeId,
-    /// A row of [`Profile::configs`].
-    ConfigId,
-    /// A row of [`Profile::captures`].
-    CaptureId,
-}
-
-/// Every distinct string of a profile, once.
-#[derive(Debug, Default, Clone)]
-pub struct Strings(IndexSet<Box<str>, FxBuildHasher>);
-
-impl Strings {
-    /// The handle of `text`, adding it when it is new.
-    pub fn intern(&mut self, text: &str) -> StrId {
-        if let Some(index) = self.0.get_index_of(text) {
-            return StrId::new(index);
-        }
-        StrId::new(self.0.insert_full(text.into()).0)
-    }
-
-    /// The handle of `text` if it has been seen.
-    pub fn find(&self, text: &str) -> Option<StrId> {
-        self.0.get_index_of(text).map(StrId::new)
-    }
-
-    /// The text of a handle; empty for a handle of another table.
-    pub fn get(&self, id: StrId) -> &str {
-        self.0.get_index(id.idx()).map_or("", |s| s)
-    }
-
-    /// The number of strings.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are no strings.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All strings with their handles, in order of first appearance.
-    pub fn iter(&self) -> impl Iterator<Item = (StrId, &str)> {
-        self.0
-            .iter()
-            .enumerate()
-            .map(|(i, s)| (StrId::new(i), &**s))
-    }
-}
-
-/// A half-open interval on the clock of the profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Span {
-    /// In ns.
-    pub start: i64,
-    /// In ns; the first moment behind the interval.
-    pub end: i64,
-}
-
-impl Span {
-    /// Merges spans that overlap or touch; returns them in time order.
-    pub(crate) fn union(mut spans: Vec<Span>) -> Vec<Span> {
-        spans.sort_unstable();
-        spans.dedup_by(|next, span| {
-            let touches = next.start <= span.end;
-            if touches {
-                span.end = span.end.max(next.end);
-            }
-            touches
-        });
-        spans
-    }
-
-    /// The length in ns; 0 for an interval that ends before it starts.
-    pub fn ns(self) -> i64 {
-        self.end.saturating_sub(self.start).max(0)
-    }
-
-    /// The part of `self` inside `other`, possibly empty.
-    pub fn clip(self, other: Span) -> Span {
-        Span {
-            start: self.start.max(other.start),
-            end: self.end.min(other.end),
-        }
-    }
-
-    /// From the earlier start to the later end.
-    pub(crate) fn around(self, other: Span) -> Span {
-        Span {
-            start: self.start.min(other.start),
-            end: self.end.max(other.end),
-        }
-    }
-
-    /// Whether a time in ns lies inside.
-    pub fn contains(self, time: i64) -> bool {
-        self.start <= time && time < self.end
-    }
-
-    /// Whether a time in ns lies inside one of these disjoint spans, which are in time order.
-    pub(crate) fn one_contains(spans: &[Span], time: i64) -> bool {
-        let after = spans.partition_point(|span| span.start <= time);
-        let last = after.checked_sub(1).and_then(|at| spans.get(at));
-        last.is_some_and(|span| span.contains(time))
-    }
-}
 
 /// One GPU execution of a kernel.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! What host threads did, as far as a profiler of the host recorded it.
 
-use super::{Span, StrId, ThreadId};
+use super::ids::{Span, StrId, ThreadId};
 
 /// Shorter idle time of a GPU is not explained: a launch takes that long on a busy host.
 pub(crate) const SHORTEST_GAP_NS: i64 = 100_000;

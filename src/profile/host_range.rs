@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{SerialNumber, Span, StrId, ThreadId};
+use super::ids::{SerialNumber, Span, StrId, ThreadId};
 
 /// The kind of a [`HostRange`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

@@ -1,6 +1,6 @@
 //! What PyTorch's allocator does with the memory of a GPU.
 
-use super::ThreadId;
+use super::ids::ThreadId;
 
 /// A block that PyTorch's allocator handed out or took back, and how much of a GPU's memory it has since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Span, ThreadId};
+use super::ids::{Span, ThreadId};
 
 /// Length of a slice of time, in ns: about a millisecond, the shortest pause of a host that is looked at.
 const SLICE_NS: i64 = 1 << 20;

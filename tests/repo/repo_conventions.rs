@@ -166,6 +166,9 @@ fn module_order_check_detects_violations() {
     assert!(modules_used("#[cfg(test)]\nmod tests {\nuse crate::cli;\n}").is_empty());
 }
 
+/// `(file, module)`: the file may use the module that uses it.
+const ACCEPTED_CIRCLES: &[(&str, &str)] = &[("profile::correlation_map", "profile")];
+
 /// Modules whose files use each other in one direction only. This list only grows.
 const ACYCLIC_MODULES: &[&str] = &["correlate", "host", "profile", "trial"];
 
@@ -173,13 +176,21 @@ const ACYCLIC_MODULES: &[&str] = &["correlate", "host", "profile", "trial"];
 fn files_of_a_module_do_not_use_each_other_in_cycles() {
     let mut complaints = Vec::new();
     for module in ACYCLIC_MODULES {
+        let facade = Some(format!("src/{module}.rs")).filter(|file| root().join(file).exists());
         let texts: BTreeMap<String, String> = files(&format!("src/{module}"), ".rs")
             .into_iter()
+            .chain(facade)
             .filter(|file| !file.ends_with("tests.rs") && !file.ends_with("testing.rs"))
             .map(|file| (file_module(&file), read(&file)))
             .collect();
         assert!(texts.len() > 1, "src/{module} has no files");
-        if let Some(circle) = circle(&files_used(&texts)) {
+        let mut used = files_used(&texts);
+        for (file, module) in ACCEPTED_CIRCLES {
+            if let Some(modules) = used.get_mut(file) {
+                assert!(modules.remove(module), "{file} no longer uses {module}");
+            }
+        }
+        if let Some(circle) = circle(&used) {
             complaints.push(circle.join(" uses "));
         }
     }
