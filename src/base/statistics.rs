@@ -1,5 +1,8 @@
 //! Statistics of a list of numbers.
 
+/// The share of something from which on it counts as nearly all of it.
+pub(crate) const NEARLY_ALL: f64 = 0.9;
+
 /// The median, the upper of two middle values; reorders `values`. `None` if there are none.
 pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     let middle = values.len() / 2;

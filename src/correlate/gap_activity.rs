@@ -4,14 +4,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::{Activity, Gap, GapCause, GapKey, Step, Timeline};
 use super::timeline::HOST_BUSY_NS;
+use crate::base::statistics::NEARLY_ALL;
 use crate::profile::{CopyKind, DeviceId, HostRange, Profile, RangeKind, Span, StrId, ThreadId};
 
 /// The longest intervals examined; they hold nearly all of such idle time.
 const MOST: usize = 512;
-
-/// A range around a gap that covers this share of the rest of the window too is around everything: that
-/// the host was in it says nothing.
-const NEARLY_ALL: f64 = 0.9;
 
 /// Shorter ranges, as a part of the shortest interval, are ignored.
 const SHORTEST_PART: i64 = 64;
@@ -94,6 +91,7 @@ fn is_users(range: &HostRange, text: &str) -> bool {
 }
 
 impl Pause {
+    /// Whether a range covers nearly all of the rest of the window, too: that the host was in it says nothing.
     fn is_around_everything(&self, range: &HostRange) -> bool {
         let rest = self.window.ns().saturating_sub(self.span.ns());
         let inside = range.span.clip(self.window).ns();

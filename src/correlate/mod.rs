@@ -64,7 +64,7 @@ pub use model::{
 use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
-pub(crate) use python_frame::{PythonFrame, function_in};
+pub(crate) use python_frame::{PythonFrame, function_in, readable_name};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};
 use scope_tree::ScopeTree;
 pub use serving_batch::{Requests, ServingBatch};

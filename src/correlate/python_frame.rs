@@ -1,5 +1,7 @@
 //! Frames of Python call stacks: which frame is the user's, and how to print it.
 
+use std::borrow::Cow;
+
 /// A frame of a Python call stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PythonFrame<'a> {
@@ -80,6 +82,11 @@ pub(crate) fn function_in(text: &str) -> Option<String> {
     let frame = PythonFrame::parse(text).filter(|frame| frame.path.ends_with(".py"))?;
     let (_, function) = place_and_function(text)?;
     Some(format!("{function} ({})", frame.short()))
+}
+
+/// A Python function as [`function_in`] prints it; other names as they are.
+pub(crate) fn readable_name(text: &str) -> Cow<'_, str> {
+    function_in(text).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 /// Folders that never contain user code.

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
 use super::range_paths::{NodeId, RangePaths};
+use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{Run, SiteId};
 
 /// Operator names per site.
@@ -19,9 +20,6 @@ pub(super) type Words = Arc<[Arc<str>]>;
 /// Maximum number of enclosing operators that are examined: operators call each other a few levels
 /// deep.
 const DEPTH: usize = 24;
-/// Share of a site's time that must lie inside an operator for the operator to count as enclosing,
-/// because the same copy may be called in several ways.
-const MOST: f64 = 0.9;
 /// Maximum length of an operator name, in bytes.
 const NAME: usize = 64;
 
@@ -48,7 +46,7 @@ impl EnclosingOps {
         for ((site, word), ns) in by_word {
             let whole = run.sites.get(site.idx()).map_or(0, |s| s.time_ns);
             if let Some(words) = all.get_mut(site.idx())
-                && ns as f64 >= MOST * whole as f64
+                && ns as f64 >= NEARLY_ALL * whole as f64
                 && let Some(word) = names.words.get(word as usize)
             {
                 words.push(Arc::clone(word));

@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
+use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{
     Activity, DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId,
-    function_in,
+    readable_name,
 };
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, CaptureId, ClassId, KernelId, RangeKind, Span, StrId, ThreadId};
@@ -135,9 +136,9 @@ impl Lengths {
         }
     }
 
-    /// The plain names of the operators around nine tenths of the time.
+    /// The plain names of the operators around nearly all of the time.
     fn inside(&self, run: &Run) -> Arc<[Arc<str>]> {
-        let most = MOST * self.ns() as f64;
+        let most = NEARLY_ALL * self.ns() as f64;
         let ops = self.around.iter().filter(|(_, ns)| **ns as f64 >= most);
         let mut names: Vec<&str> = ops
             .filter_map(|(op, _)| operator_in(run.profile.text(*op)))
@@ -147,9 +148,6 @@ impl Lengths {
         names.into_iter().map(Arc::from).collect()
     }
 }
-
-/// Share of a group's time that must lie inside an operator for the operator to count as around it.
-const MOST: f64 = 0.9;
 
 /// Share of the time of a group in one step from which the others do not have it, and the number of analyzed
 /// steps that it takes to tell.
@@ -625,11 +623,7 @@ const ENTRIES: &[Entry<Gaps>] = &[
         &[],
         RANGES_OF_OPS,
         "The operator around `gap.api` as the profile spells it; for `host_busy` and `data_loading` the innermost function or range in which the host spent most of the interval, a Python function as `name (folder/file.py:line)`",
-        |g| Answer::maybe_word(
-            op(g)
-                .map(|op| function_in(op).map_or(std::borrow::Cow::Borrowed(op), Into::into))
-                .as_deref()
-        )
+        |g| Answer::maybe_word(op(g).map(readable_name).as_deref())
     ),
     fact!(
         "gap.outer_op",

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
 use super::{Answer, Entry, fact};
+use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{GapCause, OpName, Run, ScopeId, function_in};
 use crate::cost::{Costed, DecodedName};
 use crate::profile::{RangeId, RangeKind, StrId};
@@ -115,8 +116,6 @@ fn first_in_frames<const N: usize>(costed: &Costed, folders: [&str; N]) -> Optio
 
 /// Share of the late launches that a range must hold to be named.
 const MOST: f64 = 0.5;
-/// Share of the window that ranges of one name cover together from which the name says nothing.
-const NEARLY_ALL: f64 = 0.9;
 /// Ranges of the program that are looked at around a launch, from the inside.
 const DEPTH: usize = 64;
 
@@ -158,6 +157,7 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
         }
     }
     let window = run.window.span?;
+    // A name around nearly all of the window says nothing.
     let is_part = |ranges: &BTreeSet<RangeId>| {
         let ranges = ranges
             .iter()

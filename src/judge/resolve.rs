@@ -403,6 +403,7 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
         return;
     }
     let devices = f64::from(totals.devices.max(1));
+    let step_ns = totals.window_ns / devices;
     let rule = findings.get(first).map(|finding| finding.rule.clone());
     for finding in findings.iter_mut().skip(first + 1) {
         let of_gpu = finding
@@ -412,7 +413,6 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
         let Some(saving) = of_gpu else { continue };
         let all = saving.claimed_ns / devices;
         saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
-        let step_ns = totals.window_ns / devices;
         let is_enough_now = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
         let is_enough_then = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
             || all >= UNCERTAIN_FLOOR * step_ns;

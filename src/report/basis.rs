@@ -70,6 +70,11 @@ impl Basis {
         }
     }
 
+    /// What a saving of GPU time is a part of: `of GPU time per step`.
+    pub(super) fn of_gpu_time(&self) -> String {
+        format!("of GPU time {}", self.per).trim_end().to_owned()
+    }
+
     /// Whether every finding saves as much wall time as time of its own kind, so that one column
     /// says both.
     pub(super) fn one_saving(&self, report: &Report) -> bool {

@@ -9,7 +9,7 @@ use super::text_table::{Align, Column, TextRow};
 use crate::base::text::plain;
 use crate::base::units::{bytes, counted, ns, percent};
 use crate::correlate::{
-    GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, Run, SampledFunction, function_in,
+    GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, Run, SampledFunction, readable_name,
 };
 use crate::profile::{ClassId, OffCpuState, OsCallClass, StrId};
 
@@ -431,9 +431,8 @@ fn describe(run: &Run, part: &HostPart, sum: PartSum) -> Option<HostRow> {
                 let collecting = "Collecting Python's garbage";
                 return Some(HostRow::new(collecting, HostEvidence::Functions, sum));
             }
-            let function = function_in(text).unwrap_or_else(|| text.to_owned());
             HostRow {
-                name: label(&function),
+                name: label(&readable_name(text)),
                 activity: activity(class, "Python function"),
                 ..HostRow::new("", HostEvidence::Functions, sum)
             }

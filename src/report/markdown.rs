@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::basis::Basis;
 use super::charts::Charts;
 use super::template::{BuiltIn, TemplateError};
-use super::{RepeatingKernels, Report, collectives, folded_work, narrative};
+use super::{RepeatingKernels, Report, collectives, folded_work, narrative, verdict};
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");
@@ -216,6 +216,7 @@ struct Page {
     basis: Value,
     work: Value,
     collectives_table: Value,
+    without_a_known_loss: Value,
     repeating_text: Option<String>,
     capture_again: Option<String>,
     one_saving: bool,
@@ -230,6 +231,7 @@ impl Page {
             charts: Value::from(Serde(Charts::of(report, &basis))),
             work: Value::from(Serde(folded_work::rows(report, MAX_WORK))),
             collectives_table: Value::from(Serde(collectives::table(report, &basis))),
+            without_a_known_loss: Value::from(Serde(verdict::without_a_known_loss(report))),
             repeating_text: report.repeating.as_ref().map(RepeatingKernels::sentences),
             capture_again: narrative::capture_again(report),
             one_saving: basis.one_saving(report),
@@ -244,6 +246,7 @@ impl Page {
             basis => self.basis.clone(),
             work => self.work.clone(),
             collectives_table => self.collectives_table.clone(),
+            without_a_known_loss => self.without_a_known_loss.clone(),
             repeating_text => self.repeating_text.clone(),
             capture_again => self.capture_again.clone(),
             one_saving => self.one_saving,

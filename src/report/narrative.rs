@@ -2,6 +2,7 @@
 
 use super::basis::{Basis, Whole, amount};
 use super::{FindingReport, Report, Summary};
+use crate::base::statistics::NEARLY_ALL;
 use crate::base::units::{counted, ns_range, percent, percent_range};
 use crate::correlate::WithoutOperator;
 use crate::facts::includes_gpu;
@@ -61,7 +62,7 @@ pub(super) fn what_to_capture(report: &Report) -> String {
         };
     }
     if report.summary.kernel_time_ns > 0
-        && report.summary.exposed_comm_ns as f64 > 0.9 * report.summary.busy_ns as f64
+        && report.summary.exposed_comm_ns as f64 > NEARLY_ALL * report.summary.busy_ns as f64
     {
         let then = match report.job {
             Some(_) => "record steps that compute, too (docs/capture.md).",
@@ -279,8 +280,7 @@ pub(super) fn saving(finding: &FindingReport, basis: &Basis) -> String {
     };
     let whole = match (saving.whole, basis.per) {
         (Whole::Wall, _) => format!("of the {}", basis.whole),
-        (Whole::Busy, "") => "of GPU time".to_owned(),
-        (Whole::Busy, per) => format!("of GPU time {per}"),
+        (Whole::Busy, _) => basis.of_gpu_time(),
     };
     let share = percent_range(
         saving.low_ns / saving.whole_ns,

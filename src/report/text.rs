@@ -84,9 +84,7 @@ impl Page {
     fn findings(&mut self, report: &Report) {
         let shown = report.findings.len().min(report.top);
         let Some(top) = report.findings.get(..shown).filter(|top| !top.is_empty()) else {
-            if let Some(largest) =
-                without_a_known_loss(report).filter(|_| report.findings.is_empty())
-            {
+            if let Some(largest) = without_a_known_loss(report) {
                 self.heading(&plain(&largest.title));
                 self.prose(&largest.message, 2);
                 self.prose(&largest.fix, 2);

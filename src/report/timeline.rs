@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::build::{label, share, sum};
 use super::{Omitted, Summary};
 use crate::correlate::{
-    DeviceTimeline, Gap, GapCause, GapKey, PatternId, Run, SiteId, Step, function_in,
+    DeviceTimeline, Gap, GapCause, GapKey, PatternId, Run, SiteId, Step, readable_name,
 };
 use crate::profile::{DeviceId, Span};
 
@@ -399,10 +399,7 @@ fn gap(run: &Run, key: GapKey, gap: &Gap, origin: i64) -> GapRow {
         cause: gap.cause.name().to_owned(),
         next_kernel: kernel.map(|k| label(profile.text(k.name))),
         call: call.map(|c| label(profile.text(c.name))),
-        inside: activity.op.map(|op| {
-            let text = profile.text(op);
-            label(&function_in(text).unwrap_or_else(|| text.to_owned()))
-        }),
+        inside: (activity.op).map(|op| label(&readable_name(profile.text(op)))),
         before: activity.before.map(|range| label(profile.text(range))),
         before_copy: activity.before_copy,
         host: host(run, key),

@@ -8,6 +8,7 @@ use super::narrative::{
 use super::{
     FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepRow, StepsFrom, Summary,
 };
+use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::{self, list_some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
@@ -166,8 +167,7 @@ fn amount_of(saving: &Amount, basis: &Basis) -> String {
     let whole = match (saving.whole, basis.per) {
         (Whole::Wall, "") => format!("the {} window", ns(saving.whole_ns)),
         (Whole::Wall, _) => format!("each {} step", ns(saving.whole_ns)),
-        (Whole::Busy, "") => format!("the {} of GPU time", ns(saving.whole_ns)),
-        (Whole::Busy, per) => format!("the {} of GPU time {per}", ns(saving.whole_ns)),
+        (Whole::Busy, _) => format!("the {} {}", ns(saving.whole_ns), basis.of_gpu_time()),
     };
     format!("{} of {whole}", ns_range(saving.low_ns, saving.high_ns))
 }
@@ -424,8 +424,6 @@ fn communication(s: &Summary) -> Option<String> {
 /// work of steps from before the capture.
 fn span(report: &Report) -> String {
     let s = &report.summary;
-    /// Share of the window that the steps must fill to stand for it.
-    const ALL: f64 = 0.9;
     let window = ns(s.window_ns as f64);
     let named = s.window_range.as_ref();
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
@@ -455,7 +453,7 @@ fn span(report: &Report) -> String {
         counted(s.steps, "step")
     );
     let filled = step * s.steps as f64 / s.window_ns as f64;
-    if filled >= ALL {
+    if filled >= NEARLY_ALL {
         steps
     } else {
         format!("{window} analyzed, {steps}")
@@ -567,7 +565,7 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
         let first = report.findings.iter().find(|first| first.rule == *after)?;
         let saving = f.saving.as_ref()?;
         Some(format!(
-            "Once finding {} is done, the GPU limits the {}. Then \"{}\" (`{}`) saves {} of GPU time{}.",
+            "Once finding {} is done, the GPU limits the {}. Then \"{}\" (`{}`) saves {} {}.",
             first.number,
             basis.whole,
             f.title,
@@ -576,18 +574,18 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
                 saving.counted_low_ns / basis.divisor,
                 saving.counted_high_ns / basis.divisor
             ),
-            match basis.per {
-                "" => String::new(),
-                per => format!(" {per}"),
-            },
+            basis.of_gpu_time(),
         ))
     };
     report.minor.iter().filter_map(note).collect()
 }
 
-/// The minor finding about most of the GPU's time of which nothing says how much could be saved. A report
-/// without other findings explains it.
+/// What a report without findings explains instead: the minor finding about most of the GPU's time of which
+/// nothing says how much could be saved.
 pub(super) fn without_a_known_loss(report: &Report) -> Option<&FindingReport> {
+    if !report.findings.is_empty() {
+        return None;
+    }
     let unestimated = report.minor.iter().filter(|f| f.saving.is_none());
     unestimated.max_by(|a, b| a.share.total_cmp(&b.share))
 }

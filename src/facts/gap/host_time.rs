@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::{Answer, Entry, fact};
 use super::{GapScope, Gaps};
-use crate::correlate::{HostPart, HostParts, HostTime, PartSum};
+use crate::correlate::{HostPart, HostParts, HostTime, PartSum, readable_name};
 use crate::profile::{ClassId, OsCallClass};
 
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
@@ -35,7 +35,8 @@ fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
         _ => None,
     });
     if let Some((ns, std::cmp::Reverse(name))) = functions.max() {
-        return Some((name_of(run.profile.text(name)), ns as f64 / whole));
+        let name = readable_name(run.profile.text(name)).into_owned();
+        return Some((name, ns as f64 / whole));
     }
     if HostTime::has_enough_samples(parts) {
         let sampled = parts.parts.iter().filter_map(|(part, sum)| match part {
@@ -76,12 +77,7 @@ fn class_function(g: &GapScope<'_>) -> Option<String> {
     let times = parts(g)?.of_classes(&run.host).into_iter();
     let named = times.filter_map(|((class, name), ns)| Some((name?, ns)).filter(|_| class == main));
     let longest = named.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
-    longest.map(|(name, _)| name_of(run.profile.text(name)))
-}
-
-/// A Python function as `name (folder/file.py:line)`; other names as they are.
-fn name_of(text: &str) -> String {
-    crate::correlate::function_in(text).unwrap_or_else(|| text.to_owned())
+    longest.map(|(name, _)| readable_name(run.profile.text(name)).into_owned())
 }
 
 /// Whether functions of the host were recorded or sampled at all.

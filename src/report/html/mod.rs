@@ -67,6 +67,7 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
         repeating_text => report.repeating.as_ref().map(RepeatingKernels::sentences),
         capture_again => narrative::capture_again(report),
         collectives_table => Value::from(Serde(collectives::table(report, &basis))),
+        without_a_known_loss => Value::from(Serde(verdict::without_a_known_loss(report))),
         potential => Value::from(Serde(Potential::of(report, &basis))),
         basis => Value::from(Serde(basis)),
         ..Value::from(Serde(few))
