@@ -235,6 +235,8 @@ pub struct AffectedTime {
     /// Idle time in which the GPU waited for late launches: of the kernels it covers, or all of it for a gap of
     /// that cause, ns.
     pub launch_ns: f64,
+    /// The longest pauses of the host it covers, each in another place.
+    pub long_gaps: Vec<LongGap>,
     /// Exposed copy time it covers, ns.
     pub copy_ns: f64,
     /// How far saved copy time shortens steps; `None` where it does so fully.
@@ -247,6 +249,15 @@ pub struct AffectedTime {
     pub place: String,
     /// The layer pattern it belongs to, if any.
     pub layer: Option<String>,
+}
+
+/// A gap of an [`AffectedTime`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct LongGap {
+    /// Its length as measured, in ns.
+    pub ns: f64,
+    /// Markdown: "in `zoom (ndimage/_interpolation.py:739)`", "before `aten::nonzero`".
+    pub place: String,
 }
 
 /// The part of a site in an [`AffectedTime`].

@@ -2,7 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::model::{Activity, Gap, GapCause, GapKey, Step, Timeline};
+use super::model::{Activity, DeviceTimeline, Gap, GapCause, GapKey, Step, Timeline};
+use super::pruning::OPERATORS;
 use super::timeline::HOST_BUSY_NS;
 use crate::base::statistics::NEARLY_ALL;
 use crate::profile::{CopyKind, DeviceId, HostRange, Profile, RangeKind, Span, StrId, ThreadId};
@@ -10,19 +11,36 @@ use crate::profile::{CopyKind, DeviceId, HostRange, Profile, RangeKind, Span, St
 /// The longest intervals examined; they hold nearly all of such idle time.
 const MOST: usize = 512;
 
-/// Shorter ranges, as a part of the shortest interval, are ignored.
-const SHORTEST_PART: i64 = 64;
+/// A range is short if a gap is more than this many times as long.
+const SHORT_PART: i64 = 64;
 
-/// A launching thread from the start of a gap to the launch that ended it.
+/// A launching thread from the start of a gap to the launch that ended it, or to the end of the step.
 struct Pause {
     key: GapKey,
     span: Span,
     /// The analyzed time of the device.
     window: Span,
-    /// Per text: time in such ranges, when the last one of them ends, and the length of the shortest.
-    inside: FxHashMap<StrId, (i64, i64, i64)>,
+    inside: FxHashMap<StrId, Named>,
     before: Option<StrId>,
     before_copy: bool,
+}
+
+/// The ranges of one text in a pause.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    /// Time in them, and when the last one of them ends.
+    ns: i64,
+    until: i64,
+    /// The lengths of the shortest and of the longest.
+    shortest: i64,
+    longest: i64,
+}
+
+/// The pauses of a thread in time order, and the first that has not ended.
+#[derive(Default)]
+struct ThreadPauses {
+    pauses: Vec<Pause>,
+    at: usize,
 }
 
 /// What the host did in the longest gaps of a millisecond and more. Numbered steps are around everything and
@@ -33,27 +51,23 @@ pub(super) fn activities(
     steps: &[Step],
 ) -> FxHashMap<GapKey, Activity> {
     let mut threads = pauses(profile, timeline);
-    let shortest = threads.iter().flatten().map(|p| p.span.ns()).min();
-    let Some(shortest) = shortest else {
+    if threads.iter().all(|thread| thread.pauses.is_empty()) {
         return FxHashMap::default();
-    };
+    }
     let steps: FxHashSet<Span> = steps.iter().map(|s| s.span).collect();
     for range in &profile.ranges {
-        // Nearly all are too short.
-        let length = range.span.end.saturating_sub(range.span.start);
-        if length <= shortest / SHORTEST_PART {
-            continue;
-        }
-        let pauses = threads.get_mut(range.thread.idx());
-        let Some(pauses) = pauses.filter(|pauses| !pauses.is_empty()) else {
+        let Some(ThreadPauses { pauses, at }) = threads.get_mut(range.thread.idx()) else {
             continue;
         };
-        if steps.contains(&range.span) {
-            continue;
+        // Ranges come in the order of their starts. Most are in no pause.
+        while pauses
+            .get(*at)
+            .is_some_and(|p| p.span.end < range.span.start)
+        {
+            *at += 1;
         }
-        let from = pauses.partition_point(|p| p.span.end < range.span.start);
         let touches = |p: &Pause| p.span.start < range.span.end;
-        if !pauses.get(from).is_some_and(touches) {
+        if !pauses.get(*at).is_some_and(touches) || steps.contains(&range.span) {
             continue;
         }
         let text = profile.text(range.text);
@@ -64,7 +78,7 @@ pub(super) fn activities(
             .iter()
             .any(|prefix| text.starts_with(prefix));
         let users = is_users(range, text);
-        let touched = pauses.iter_mut().skip(from);
+        let touched = pauses.iter_mut().skip(*at);
         for pause in touched.take_while(|p| touches(p)) {
             if named && !pause.is_around_everything(range) {
                 pause.add(range);
@@ -75,8 +89,10 @@ pub(super) fn activities(
             }
         }
     }
-    let pauses = threads.into_iter().flatten();
-    pauses.map(|pause| (pause.key, pause.activity())).collect()
+    let pauses = threads.into_iter().flat_map(|thread| thread.pauses);
+    pauses
+        .map(|pause| (pause.key, pause.activity(profile)))
+        .collect()
 }
 
 /// Whether a range is a name that a program gave to a part of its work.
@@ -102,22 +118,40 @@ impl Pause {
     /// Ranges come in the order of their starts, so time in nested ranges of one text counts once.
     fn add(&mut self, range: &HostRange) {
         let span = range.span.clip(self.span);
-        let new = (0, i64::MIN, i64::MAX);
-        let (sum, until, shortest) = self.inside.entry(range.text).or_insert(new);
-        *sum = sum.saturating_add(span.end.saturating_sub(span.start.max(*until)).max(0));
-        *until = span.end.max(*until);
-        *shortest = range.span.ns().min(*shortest);
+        let length = range.span.ns();
+        let named = self.inside.entry(range.text).or_insert(Named {
+            ns: 0,
+            until: i64::MIN,
+            shortest: length,
+            longest: length,
+        });
+        let new = span.end.saturating_sub(span.start.max(named.until)).max(0);
+        named.ns = named.ns.saturating_add(new);
+        named.until = named.until.max(span.end);
+        named.shortest = named.shortest.min(length);
+        named.longest = named.longest.max(length);
     }
 
-    fn activity(self) -> Activity {
-        let most = self.span.ns() / 2;
-        let inside = self.inside.into_iter();
-        let op = inside
-            .filter(|(_, (ns, ..))| *ns > most)
-            .min_by_key(|&(text, (ns, _, length))| (ns, length, text))
-            .map(|(text, _)| text);
+    fn activity(self, profile: &Profile) -> Activity {
+        let is_short = |named: &Named| named.longest <= self.span.ns() / SHORT_PART;
+        // Functions of PyTorch itself say less than those that call them.
+        let is_pytorch = |text: StrId| profile.text(text).starts_with("torch/");
+        let innermost = |such: &dyn Fn(StrId, &Named) -> bool| {
+            let most = self.inside.iter().map(|(text, named)| (*text, named));
+            let most = most.filter(|(_, named)| named.ns > self.span.ns() / 2);
+            most.filter(|(text, named)| such(*text, named))
+                .min_by_key(|(text, named)| (is_pytorch(*text), named.ns, named.shortest, *text))
+                .map(|(text, _)| text)
+        };
+        let op = innermost(&|_, named| !is_short(named));
+        // Many calls of PyTorch's own operators are not in the profile any more.
+        let short = innermost(&|text, named| {
+            let is_operator = profile.text(text).starts_with(OPERATORS);
+            is_short(named) && !is_operator && !is_pytorch(text)
+        });
         Activity {
-            op,
+            op: op.or(short),
+            short_calls: short.filter(|_| op.is_some()),
             before: self.before,
             before_copy: self.before_copy,
         }
@@ -126,11 +160,11 @@ impl Pause {
 
 /// The longest such intervals, per thread in time order. Those of one thread do not overlap when it
 /// feeds one device; when it feeds several, some may, which makes them no harder to find.
-fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<Vec<Pause>> {
+fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<ThreadPauses> {
     let mut all: Vec<(ThreadId, DeviceId, i64, Pause)> = Vec::new();
     for (row, device) in timeline.devices.iter().enumerate() {
         for (at, gap) in device.gaps.iter().enumerate() {
-            if let Some((thread, span)) = pause(profile, gap) {
+            if let Some((thread, span)) = pause(profile, device, gap) {
                 let pause = Pause {
                     key: (row, at),
                     span,
@@ -145,8 +179,8 @@ fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<Vec<Pause>> {
     }
     all.sort_by_key(|(.., p)| (std::cmp::Reverse(p.span.ns()), p.key));
     all.truncate(MOST);
-    let mut threads: Vec<Vec<Pause>> = Vec::new();
-    threads.resize_with(profile.threads.len(), Vec::new);
+    let mut threads: Vec<ThreadPauses> = Vec::new();
+    threads.resize_with(profile.threads.len(), ThreadPauses::default);
     if all.is_empty() {
         return threads;
     }
@@ -157,25 +191,106 @@ fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<Vec<Pause>> {
         .collect();
     for (thread, device, end, mut pause) in all {
         pause.before_copy = copies.contains(&(device, end));
-        if let Some(pauses) = threads.get_mut(thread.idx()) {
-            pauses.push(pause);
+        if let Some(thread) = threads.get_mut(thread.idx()) {
+            thread.pauses.push(pause);
         }
     }
-    for pauses in &mut threads {
+    for ThreadPauses { pauses, .. } in &mut threads {
         pauses.sort_by_key(|p| (p.span.end, p.key));
     }
     threads
 }
 
-fn pause(profile: &Profile, gap: &Gap) -> Option<(ThreadId, Span)> {
-    let launch = profile.calls.get(gap.ended_by?.idx())?;
-    let until = match gap.cause {
-        GapCause::SlowLaunch => launch.span.end,
-        _ => launch.span.start,
+fn pause(profile: &Profile, device: &DeviceTimeline, gap: &Gap) -> Option<(ThreadId, Span)> {
+    let launch = gap.ended_by.and_then(|id| profile.calls.get(id.idx()));
+    let until = match (launch, gap.cause) {
+        (None, _) => gap.span.end,
+        (Some(launch), GapCause::SlowLaunch) => launch.span.end,
+        (Some(launch), _) => launch.span.start,
     };
     let span = Span {
         start: gap.span.start,
         end: until.min(gap.span.end),
     };
-    (span.end > span.start && span.ns() >= HOST_BUSY_NS).then_some((launch.thread, span))
+    let is_long = span.end > span.start && span.ns() >= HOST_BUSY_NS;
+    Some((
+        device.awaited_thread(profile, gap).filter(|_| is_long)?,
+        span,
+    ))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::correlate::model::Run;
+    use crate::correlate::testing::ProfileBuilder;
+
+    const MS: i64 = 1_000_000;
+
+    /// The last gap of the only device, and the texts of what ran in it.
+    fn last(run: &Run) -> (Gap, Option<&str>, Option<&str>) {
+        let device = &run.timeline.devices[0];
+        let at = device.gaps.len() - 1;
+        let activity = run.activities.get(&(0, at)).copied().unwrap_or_default();
+        let text = |id: Option<StrId>| id.map(|id| run.profile.text(id));
+        (
+            device.gaps[at],
+            text(activity.op),
+            text(activity.short_calls),
+        )
+    }
+
+    fn step_with(after_the_work: &str) -> Run {
+        let mut b = ProfileBuilder::new();
+        b.range("ProfilerStep#1", 0, 20 * MS);
+        b.launch(MS);
+        if !after_the_work.is_empty() {
+            b.range(after_the_work, 2 * MS, 19 * MS);
+        }
+        b.run()
+    }
+
+    #[test]
+    fn what_runs_after_the_last_work_of_a_step_is_named() {
+        let run = step_with("postprocess");
+        let (gap, op, _) = last(&run);
+        assert!(run.timeline.devices[0].is_at_end(&gap));
+        assert_eq!((gap.cause, op), (GapCause::HostBusy, Some("postprocess")));
+        assert_eq!(gap.reliable_ns, gap.span.ns());
+
+        let run = step_with("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+        assert_eq!(last(&run).0.cause, GapCause::DataLoading);
+
+        let run = step_with("");
+        let (gap, op, _) = last(&run);
+        assert!(run.timeline.devices[0].is_at_end(&gap));
+        assert_eq!((gap.cause, op), (GapCause::HostBusy, None));
+    }
+
+    #[test]
+    fn many_short_calls_are_named_beside_their_caller() {
+        let calls = |caller: bool, ns: i64| {
+            let mut b = ProfileBuilder::new();
+            b.launch(0);
+            if caller {
+                b.range("preprocess", MS, 99 * MS);
+            }
+            for at in 1..99 {
+                b.range("resize", at * MS, at * MS + ns);
+            }
+            b.launch(100 * MS);
+            b.run()
+        };
+        let run = calls(true, 900_000);
+        let (_, op, short) = last(&run);
+        assert_eq!((op, short), (Some("preprocess"), Some("resize")));
+        let run = calls(false, 900_000);
+        let (_, op, short) = last(&run);
+        assert_eq!((op, short), (Some("resize"), None));
+        // Less than half of the gap.
+        let run = calls(true, 400_000);
+        let (_, op, short) = last(&run);
+        assert_eq!((op, short), (Some("preprocess"), None));
+    }
 }

@@ -37,13 +37,19 @@ impl HostTime {
         let devices = timeline.devices.iter().enumerate();
         let rows = devices.flat_map(|(row, device)| {
             let gaps = device.gaps.iter().enumerate();
-            gaps.map(move |(at, gap)| (Some((row, at)), gap))
+            gaps.map(move |(at, gap)| {
+                let thread = device.awaited_thread(profile, gap);
+                (Some((row, at)), gap, thread)
+            })
         });
-        let rows = rows.chain(loads.iter().map(|gap| (None, gap)));
+        let rows = rows.chain(loads.iter().map(|gap| {
+            let launch = gap.ended_by.and_then(|id| profile.calls.get(id.idx()));
+            (None, gap, launch.map(|call| call.thread))
+        }));
         let mut keys = Vec::new();
         let mut pauses = Vec::new();
-        for (key, gap) in rows {
-            if let Some(pause) = Pause::of(profile, gap) {
+        for (key, gap, thread) in rows {
+            if let Some(pause) = thread.and_then(|thread| Pause::of(profile, gap, thread)) {
                 keys.push(key);
                 pauses.push(pause);
             }
@@ -85,23 +91,23 @@ fn class_of_samples(profile: &Profile, classes: &Classes) -> FxHashMap<SampledFu
     functions.into_iter().filter_map(class).collect()
 }
 
-/// Idle time of a device, and the thread that ended it.
+/// Idle time of a device, and the thread that it waited for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
     pub(crate) thread: ThreadId,
     pub(crate) span: Span,
-    /// When the launch returned that ended the idle time.
+    /// When the launch returned that ended the idle time; its end where none did.
     pub(crate) launched: i64,
 }
 
 impl Pause {
-    fn of(profile: &Profile, gap: &Gap) -> Option<Pause> {
-        let launch = profile.calls.get(gap.ended_by?.idx())?;
+    fn of(profile: &Profile, gap: &Gap, thread: ThreadId) -> Option<Pause> {
+        let launch = gap.ended_by.and_then(|id| profile.calls.get(id.idx()));
         let until = profile.host.complete_until.unwrap_or(i64::MAX);
         (gap.span.ns() >= SHORTEST_GAP_NS && gap.span.end <= until).then_some(Pause {
-            thread: launch.thread,
+            thread,
             span: gap.span,
-            launched: launch.span.end,
+            launched: launch.map_or(gap.span.end, |launch| launch.span.end),
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::base::DType;
 use crate::handle;
 use crate::profile::{
     CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, SerialNumber, Span, StrId,
+    ThreadId,
 };
 
 handle! {
@@ -632,9 +633,25 @@ pub struct DeviceTimeline {
     pub graph_ns: i64,
     /// Idle intervals longer than 0 ns, in time order.
     pub gaps: Vec<Gap>,
+    /// The thread whose step ends with the window, if the device is idle then.
+    pub end_thread: Option<ThreadId>,
 }
 
 impl DeviceTimeline {
+    /// Whether no work followed a gap: it ends with the window.
+    pub fn is_at_end(&self, gap: &Gap) -> bool {
+        gap.ended_by.is_none() && gap.span.end == self.span.end
+    }
+
+    /// The thread that the device waited for: the one that launched the work behind the gap, or whose step ends
+    /// with it.
+    pub(crate) fn awaited_thread(&self, profile: &Profile, gap: &Gap) -> Option<ThreadId> {
+        match gap.ended_by {
+            Some(launch) => profile.calls.get(launch.idx()).map(|call| call.thread),
+            None => self.end_thread.filter(|_| self.is_at_end(gap)),
+        }
+    }
+
     /// Returns the analyzed time of the device, in ns: its part of the window without what is excluded.
     pub fn analysed_ns(&self) -> i64 {
         let excluded = self.excluded.iter().map(|span| span.ns());
@@ -690,6 +707,8 @@ pub struct Activity {
     /// The operator, function or range that the thread was in for more than half of the time: the one with
     /// the least time of those. None that is around nearly the whole window.
     pub op: Option<StrId>,
+    /// The same of what was called many times in it, where each call was short.
+    pub short_calls: Option<StrId>,
     /// The outermost range that the thread entered in the gap and in which it launched the work that
     /// ended the gap.
     pub before: Option<StrId>,

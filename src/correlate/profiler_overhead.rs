@@ -104,11 +104,11 @@ impl HostOverhead {
             // What recording cost between two launches delayed the second one as well, although the GPU
             // worked for a part of that time; what was more than the gap behind it made it earlier.
             let mut late = (device.span.start, 0.0);
-            for gap in &mut device.gaps {
-                let launch = gap.ended_by.filter(|_| is_hosts(gap));
-                let launch = launch.and_then(|id| profile.calls.get(id.idx()));
+            let mut gaps = std::mem::take(&mut device.gaps);
+            for gap in &mut gaps {
+                let thread = (is_hosts(gap)).then(|| device.awaited_thread(profile, gap));
                 let costs = |from: i64| {
-                    let thread = launch.map(|call| call.thread)?;
+                    let thread = thread.flatten()?;
                     let span = Span {
                         start: from,
                         end: gap.span.end,
@@ -140,6 +140,7 @@ impl HostOverhead {
                 }
                 gap.reliable_ns = gap.reliable_ns.clamp(0, gap.span.ns());
             }
+            device.gaps = gaps;
         }
     }
 

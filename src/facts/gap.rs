@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
-use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
+use super::{Answer, Entry, FactTable, LongGap, Subject, Value, fact, median};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{
     Activity, DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId,
@@ -20,10 +20,12 @@ use crate::profile::{CallId, CaptureId, ClassId, KernelId, RangeKind, Span, StrI
 mod first_shapes;
 mod host_time;
 mod loader;
+mod longest;
 
 use first_shapes::FirstShapes;
 pub(super) use loader::Loader;
 use loader::LoaderRanges;
+use longest::HostPause;
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
@@ -54,6 +56,12 @@ pub(super) struct GapGroup {
     before: Option<StrId>,
     /// A copy from host memory followed most of the time.
     pub(super) before_copy: bool,
+    /// What was called many times, each shortly, in most of the time.
+    short_calls: Option<StrId>,
+    /// No work followed most of the time: the last step ends with it.
+    at_end: bool,
+    /// The longest gaps, each in another place.
+    pub(super) long_gaps: Vec<LongGap>,
     /// One of several steps holds most of the time.
     in_one_step: bool,
     /// The part before kernels of collectives and of the optimizer.
@@ -91,6 +99,10 @@ struct Lengths {
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
+    short_calls: FxHashMap<Option<StrId>, i64>,
+    at_end: i64,
+    /// Gaps of a millisecond and more in which the host did something else than launch work.
+    pauses: Vec<HostPause>,
     /// Time before kernels of collectives and of the optimizer.
     beside_model: i64,
     first_calls: i64,
@@ -122,7 +134,12 @@ impl Lengths {
         for (range, ns) in other.before {
             *self.before.entry(range).or_default() += ns;
         }
+        for (calls, ns) in other.short_calls {
+            *self.short_calls.entry(calls).or_default() += ns;
+        }
         self.before_copy += other.before_copy;
+        self.at_end += other.at_end;
+        self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
         self.first_calls += other.first_calls;
         for (step, ns) in other.steps {
@@ -199,7 +216,8 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
                 class: class.map(|(class, _)| class),
                 op: around.map(|ops| ops.inner).or(activity.op),
                 asked_by: around.filter(|ops| ops.reads).map(|ops| ops.outer),
-                loader: (gap.cause == GapCause::DataLoading).then(|| loaders.kind(run, gap)),
+                loader: (gap.cause == GapCause::DataLoading)
+                    .then(|| loaders.kind(run, device, gap)),
             };
             let key = (gap.cause, blamed);
             let row = match last {
@@ -234,9 +252,16 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
                 lengths.first_calls += gap.reliable_ns;
             }
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
+            let short_calls = lengths.short_calls.entry(activity.short_calls);
+            *short_calls.or_default() += gap.reliable_ns;
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
             }
+            let at_end = device.is_at_end(gap);
+            if at_end {
+                lengths.at_end += gap.reliable_ns;
+            }
+            lengths.pauses.extend(HostPause::of(gap, activity, at_end));
             if let Some(ops) = around {
                 *lengths.outer.entry(ops.outer).or_default() += gap.reliable_ns;
                 for op in ops.all.iter() {
@@ -291,14 +316,18 @@ fn group(
         .filter_map(|(step, ns)| Some(*ns).filter(|_| step.is_some()));
     let most = most.max().unwrap_or(0) as f64;
     let in_one_step = steps >= FEWEST_STEPS && most >= ONE_STEP * lengths.ns() as f64;
-    let before = lengths.before.into_iter();
-    let before = before
-        .filter(|(_, ns)| *ns > half)
-        .find_map(|(range, _)| range);
+    let main = |times: FxHashMap<Option<StrId>, i64>| {
+        let most = times.into_iter().filter(|(_, ns)| *ns > half);
+        most.filter_map(|(text, _)| text).next()
+    };
+    let long_gaps = longest::longest(run, lengths.pauses);
     let gaps = &mut lengths.gaps;
     GapGroup {
-        before,
+        before: main(lengths.before),
         before_copy: lengths.before_copy > half,
+        short_calls: main(lengths.short_calls),
+        at_end: lengths.at_end > half,
+        long_gaps,
         in_one_step,
         beside_model_ns: lengths.beside_model as f64,
         first_calls_ns: lengths.first_calls as f64,
@@ -672,6 +701,27 @@ const ENTRIES: &[Entry<Gaps>] = &[
         NOTHING,
         "For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time",
         |g| Answer::flag(g.group.before_copy)
+    ),
+    fact!(
+        "gap.short_calls",
+        Str,
+        "",
+        &[],
+        NOTHING,
+        "For `host_busy` and `data_loading`: what the host called many times inside `gap.op` in most of the time, each time shortly; a Python function as `name (folder/file.py:line)`",
+        |g| Answer::or_silent(
+            (g.group.short_calls).map(|id| readable_name(g.table.costed.run.profile.text(id))),
+            |name| Answer::word(&name)
+        )
+    ),
+    fact!(
+        "gap.at_end",
+        Bool,
+        "",
+        &[],
+        NOTHING,
+        "No work followed most of the time: the last step ends with it",
+        |g| Answer::flag(g.group.at_end)
     ),
     fact!(
         "gap.beside_model_ns",

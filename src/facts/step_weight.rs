@@ -220,6 +220,7 @@ mod tests {
             exposed_comm_ns: 0,
             graph_ns: 0,
             gaps: gaps.collect(),
+            end_thread: None,
         }
     }
 

@@ -23,6 +23,7 @@ pub mod expr;
 mod grouping;
 pub mod keys;
 pub mod load;
+mod long_gaps;
 pub(crate) mod order;
 mod read;
 mod resolve;

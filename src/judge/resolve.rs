@@ -10,6 +10,7 @@ use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::grouping::{self, FindingDraft};
+use super::long_gaps;
 use super::order::{FindingFigures, Place, SavingFigures, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, overrides};
@@ -464,7 +465,8 @@ fn finding(
             });
         in_vendor_words(text, &*lookup)
     };
-    let message = say("message", &rule.message, &rule.title);
+    let mut message = say("message", &rule.message, &rule.title);
+    message.extend(long_gaps::sentence(draft, &input.totals()));
     let why = say("why", &rule.why, "");
     let mut also_fixes = rule.also_fixes.clone();
     let (variant, fix) = match rule.fix(&context) {

@@ -12,7 +12,7 @@ use super::{Omitted, Summary};
 use crate::correlate::{
     DeviceTimeline, Gap, GapCause, GapKey, PatternId, Run, SiteId, Step, readable_name,
 };
-use crate::profile::{DeviceId, Span};
+use crate::profile::{DeviceId, Span, StrId};
 
 /// Number of equal parts of a device's window, for drawing.
 const BUCKETS: usize = 600;
@@ -130,12 +130,18 @@ pub struct GapRow {
     /// or more, without those that are around nearly the whole window.
     #[serde(default)]
     pub inside: Option<String>,
+    /// What was called many times in it, for most of the gap, where each call was short.
+    #[serde(default)]
+    pub short_calls: Option<String>,
     /// The range of the program that the thread entered in such a gap, in which it launched what ended the gap.
     #[serde(default)]
     pub before: Option<String>,
     /// Whether a copy from host memory ended such a gap.
     #[serde(default)]
     pub before_copy: bool,
+    /// Whether no work followed: the gap ends with the last step.
+    #[serde(default)]
+    pub at_end: bool,
     /// What the thread did that ended it, longest first; empty where that is not known.
     #[serde(default)]
     pub host: Vec<GapActivity>,
@@ -360,7 +366,7 @@ fn device(run: &Run, row: usize, device: &DeviceTimeline, origin: i64) -> Device
         busy_ns: device.busy_ns,
         busy: busy(device),
         gaps: (longest.iter())
-            .map(|(at, g)| gap(run, (row, *at), g, origin))
+            .map(|(at, g)| gap(run, device, (row, *at), g, origin))
             .collect(),
         gaps_omitted: Omitted {
             count: (device.gaps.len() - longest.len()) as u64,
@@ -388,20 +394,23 @@ fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
         .collect()
 }
 
-fn gap(run: &Run, key: GapKey, gap: &Gap, origin: i64) -> GapRow {
+fn gap(run: &Run, device: &DeviceTimeline, key: GapKey, gap: &Gap, origin: i64) -> GapRow {
     let profile = &run.profile;
     let activity = run.activities.get(&key).copied().unwrap_or_default();
     let kernel = gap.next.and_then(|id| profile.kernels.get(id.idx()));
     let call = gap.call.and_then(|id| profile.calls.get(id.idx()));
+    let name = |text: StrId| label(&readable_name(profile.text(text)));
     GapRow {
         start_ns: gap.span.start.saturating_sub(origin),
         ns: gap.span.ns(),
         cause: gap.cause.name().to_owned(),
         next_kernel: kernel.map(|k| label(profile.text(k.name))),
         call: call.map(|c| label(profile.text(c.name))),
-        inside: (activity.op).map(|op| label(&readable_name(profile.text(op)))),
+        inside: activity.op.map(name),
+        short_calls: activity.short_calls.map(name),
         before: activity.before.map(|range| label(profile.text(range))),
         before_copy: activity.before_copy,
+        at_end: device.is_at_end(gap),
         host: host(run, key),
     }
 }
@@ -583,6 +592,7 @@ mod tests {
             exposed_comm_ns: 0,
             graph_ns: 0,
             gaps,
+            end_thread: None,
         }
     }
 

@@ -58,6 +58,16 @@ fn check(name: &str, run: &Run, device: &DeviceTimeline, (row, at): (usize, usiz
     let profile = &run.profile;
     let place = format!("{name}: {} us, {:?}", gap.span.ns() / 1_000, gap.cause);
     assert!((0..=gap.span.ns()).contains(&gap.reliable_ns), "{place}");
+    if device.is_at_end(gap) && gap.cause == GapCause::HostBusy {
+        // The step that ends with the window is one of the thread.
+        let step = profile
+            .ranges
+            .iter()
+            .find(|range| range.span.end == device.span.end && range.span.start <= gap.span.start);
+        if let Some(step) = step {
+            names(&place, run, device, (row, at), gap.span, step.thread);
+        }
+    }
     let Some(launch) = gap.ended_by.and_then(|id| profile.calls.get(id.idx())) else {
         return;
     };
@@ -101,7 +111,11 @@ fn check(name: &str, run: &Run, device: &DeviceTimeline, (row, at): (usize, usiz
         );
     }
     if gap.cause == GapCause::HostBusy {
-        names(&place, run, device, (row, at), gap, launch.thread);
+        let pause = Span {
+            start: gap.span.start,
+            end: launch.span.start.min(gap.span.end),
+        };
+        names(&place, run, device, (row, at), pause, launch.thread);
     }
 }
 
@@ -112,15 +126,10 @@ fn names(
     run: &Run,
     device: &DeviceTimeline,
     key: (usize, usize),
-    gap: &Gap,
+    pause: Span,
     thread: ThreadId,
 ) {
     let profile = &run.profile;
-    let launch = profile.calls[gap.ended_by.unwrap().idx()].span.start;
-    let pause = Span {
-        start: gap.span.start,
-        end: launch.min(gap.span.end),
-    };
     let steps: Vec<Span> = run.steps.iter().map(|step| step.span).collect();
     let beside = device.span.ns() - pause.ns();
     let named = |shortest: i64| {

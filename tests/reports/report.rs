@@ -135,6 +135,7 @@ impl Sample {
                     exposed_comm_ns: 0,
                     graph_ns: 0,
                     gaps: vec![],
+                    end_thread: None,
                 }],
             },
             host: pyprof_advise::correlate::HostTime::default(),

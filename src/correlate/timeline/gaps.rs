@@ -11,8 +11,8 @@ use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
 use crate::base::statistics::median;
 use crate::correlate::model::{Gap, GapCause};
 use crate::profile::{
-    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, KernelId, ProcessId, Profile,
-    SerialNumber, Span, StrId, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, HostRange, KernelId, ProcessId, Profile,
+    RangeKind, SHORTEST_GAP_NS, SerialNumber, Span, StrId, SyncKind, ThreadId,
 };
 
 /// Minimum length of a launch that loads code. An ordinary launch takes microseconds, even on a busy
@@ -250,13 +250,29 @@ impl<'a> HostActivity<'a> {
         }
     }
 
-    /// The gap between the last work and the end of the last step: nothing was launched any more.
-    pub(super) fn last_gap(&self, span: Span) -> Gap {
+    /// The thread whose step ends with a long gap.
+    pub(super) fn thread_of_step(&self, gap: Span) -> Option<ThreadId> {
+        let is_step = |range: &&HostRange| {
+            range.span.end == gap.end
+                && range.span.start <= gap.start
+                && range.kind != RangeKind::Mark
+        };
+        let mut ranges = self.profile.ranges.iter();
+        let step = (gap.ns() >= SHORTEST_GAP_NS).then(|| ranges.find(is_step));
+        Some(step.flatten()?.thread)
+    }
+
+    /// The gap between the last work and the end of the last step, which is one of `thread`: nothing was launched
+    /// any more.
+    pub(super) fn last_gap(&self, span: Span, thread: Option<ThreadId>) -> Gap {
         let overhead = self.overheads.values().map(|pieces| pieces.overlap(span).0);
         let overhead = overhead.max().unwrap_or(0);
-        let (cause, reliable_ns) = match overhead > span.ns() / 2 {
-            true => (GapCause::ProfilerOverhead, overhead),
-            false => (host_cause(span.ns()), 0),
+        let thread = thread.and_then(|thread| self.threads.get(thread.idx()));
+        let loading = thread.and_then(|thread| thread.loading.fills(span, span.end));
+        let (cause, reliable_ns) = match loading {
+            _ if overhead > span.ns() / 2 => (GapCause::ProfilerOverhead, overhead),
+            Some((_, ns)) => (GapCause::DataLoading, ns),
+            None => (host_cause(span.ns()), 0),
         };
         Gap {
             span,

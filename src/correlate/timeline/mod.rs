@@ -788,11 +788,14 @@ fn sweep(
             *time = time.saturating_add(sign * figures.alone);
         }
     }
+    let mut end_thread = None;
     if now < span.end {
-        let gap = host.last_gap(Span {
+        let past = Span {
             start: now,
             end: span.end,
-        });
+        };
+        end_thread = host.thread_of_step(past);
+        let gap = host.last_gap(past, end_thread);
         if is_analysed(gap.cause) {
             gaps.push(gap);
         } else {
@@ -814,6 +817,7 @@ fn sweep(
             exposed_comm_ns: figures.exposed_comm,
             graph_ns: figures.graph,
             gaps,
+            end_thread,
         },
         loading,
     })

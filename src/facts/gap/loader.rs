@@ -1,6 +1,6 @@
 //! The kind of data loader that ran in an idle interval.
 
-use crate::correlate::{Gap, Run};
+use crate::correlate::{DeviceTimeline, Gap, Run};
 use crate::profile::{Span, ThreadId};
 
 /// What loaded the batch.
@@ -64,11 +64,11 @@ impl LoaderRanges {
         LoaderRanges(threads)
     }
 
-    /// The loader that took most of the gap, on the thread that ended it. One fetch does not begin inside
-    /// another.
-    pub(super) fn kind(&self, run: &Run, gap: &Gap) -> Loader {
-        let launch = gap.ended_by.and_then(|id| run.profile.calls.get(id.idx()));
-        let thread = launch.map_or(ThreadId(0), |call| call.thread);
+    /// The loader that took most of the gap, on the thread that the device waited for. One fetch does not begin
+    /// inside another.
+    pub(super) fn kind(&self, run: &Run, device: &DeviceTimeline, gap: &Gap) -> Loader {
+        let thread = device.awaited_thread(&run.profile, gap);
+        let thread = thread.unwrap_or(ThreadId(0));
         let ranges = self.0.get(thread.idx()).map_or(&[][..], Vec::as_slice);
         let from = ranges.partition_point(|(span, _)| span.end <= gap.span.start);
         let touching = ranges.iter().skip(from);

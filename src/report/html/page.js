@@ -609,6 +609,7 @@
       showTip(event, `idle for ${ns(gap.ns)}`, [
         `cause: ${gap.cause}${doubted ? " (unreliable in this capture)" : ""}`,
         gap.call ? `host call: ${gap.call}` : "", gap.inside ? `in: ${gap.inside}` : "",
+        gap.short_calls ? `in many calls of: ${gap.short_calls}` : "", gap.at_end ? "after the last work of the step" : "",
         gap.before ? `before: ${gap.before}` : gap.before_copy ? "before a copy to the GPU" : "",
         gap.next_kernel ? `then: ${gap.next_kernel}` : "",
         ...gap.host.map((a) => `${a.activity}${a.name ? `: ${a.name}` : ""}, ${ns(a.ns)}`),

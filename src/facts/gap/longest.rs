@@ -1,0 +1,70 @@
+//! The longest gaps of a group, with what ran in each or what it stands before.
+
+use super::super::LongGap;
+use super::op_of;
+use crate::base::text::{self, md_code};
+use crate::correlate::{Activity, Gap, GapCause, HOST_BUSY_NS, Run, readable_name};
+use crate::profile::{KernelId, StrId};
+
+/// Most gaps kept of a group, each in another place.
+const MOST: usize = 4;
+/// Longest printed name, in characters.
+const MAX_NAME: usize = 120;
+
+/// A gap of a millisecond or more in which the host did something else than launch work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HostPause {
+    ns: i64,
+    activity: Activity,
+    at_end: bool,
+    next: Option<KernelId>,
+}
+
+impl HostPause {
+    pub(super) fn of(gap: &Gap, activity: Activity, at_end: bool) -> Option<HostPause> {
+        let is_hosts = matches!(gap.cause, GapCause::HostBusy | GapCause::DataLoading);
+        (is_hosts && gap.span.ns() >= HOST_BUSY_NS).then_some(HostPause {
+            ns: gap.span.ns(),
+            activity,
+            at_end,
+            next: gap.next,
+        })
+    }
+
+    /// `None` where nothing names it.
+    fn place(&self, run: &Run) -> Option<String> {
+        let code = |name: &str| md_code(&text::clip(&text::home(name), MAX_NAME));
+        let name = |id: StrId| code(&readable_name(run.profile.text(id)));
+        let next = || op_of(run, self.next?);
+        Some(if let Some(op) = self.activity.op {
+            format!("in {}", name(op))
+        } else if let Some(range) = self.activity.before {
+            format!("before {}", name(range))
+        } else if self.activity.before_copy {
+            "before a copy to the GPU".to_owned()
+        } else if self.at_end {
+            "after the last work of the step".to_owned()
+        } else {
+            format!("before {}", code(&next()?.display()))
+        })
+    }
+}
+
+/// The longest of the pauses in each place, longest first.
+pub(super) fn longest(run: &Run, mut pauses: Vec<HostPause>) -> Vec<LongGap> {
+    pauses.sort_by_key(|pause| std::cmp::Reverse(pause.ns));
+    let mut kept: Vec<LongGap> = Vec::new();
+    for pause in pauses {
+        let Some(place) = pause.place(run) else {
+            continue;
+        };
+        if kept.iter().all(|other| other.place != place) {
+            let ns = pause.ns as f64;
+            kept.push(LongGap { ns, place });
+        }
+        if kept.len() == MOST {
+            break;
+        }
+    }
+    kept
+}
