@@ -412,6 +412,26 @@ fn a_long_time_without_launches_is_not_launch_overhead() {
 }
 
 #[test]
+fn work_that_waits_right_behind_an_allocation_waits_for_it() {
+    const US: i64 = 1_000;
+    let wait = |since: i64, starts: i64| {
+        let mut b = Bench::new(1);
+        b.kernel(10, 100 * US, 0);
+        let allocation = b.call("cudaMalloc", 20 * US, 80 * US);
+        b.kernel(starts, starts + US, 80 * US + since);
+        let gap = b.device().gaps[0];
+        (
+            gap.cause,
+            gap.call.filter(|call| *call == allocation).is_some(),
+        )
+    };
+    assert_eq!(wait(20 * US, 800 * US), (GapCause::Allocation, true));
+    // Other work may have been launched since, or the wait is no longer than that of any launch.
+    assert_eq!(wait(150 * US, 900 * US), (GapCause::Waiting, false));
+    assert_eq!(wait(20 * US, 150 * US), (GapCause::Waiting, false));
+}
+
+#[test]
 fn gaps_after_synchronisation_are_attributed_to_it() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
