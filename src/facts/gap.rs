@@ -17,11 +17,13 @@ use crate::correlate::{
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, CaptureId, ClassId, KernelId, RangeKind, Span, StrId, ThreadId};
 
+mod copies_behind;
 mod first_shapes;
 mod host_time;
 mod loader;
 mod longest;
 
+use copies_behind::CopiesBehind;
 use first_shapes::FirstShapes;
 pub(super) use loader::Loader;
 use loader::LoaderRanges;
@@ -62,6 +64,8 @@ pub(super) struct GapGroup {
     at_end: bool,
     /// The longest gaps, each in another place.
     pub(super) long_gaps: Vec<LongGap>,
+    /// Time of the copies from host memory that ended its gaps, while no kernel ran.
+    pub(super) copy_ns: f64,
     /// One of several steps holds most of the time.
     in_one_step: bool,
     /// The part before kernels of collectives and of the optimizer.
@@ -99,6 +103,7 @@ struct Lengths {
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
+    copy: i64,
     short_calls: FxHashMap<Option<StrId>, i64>,
     at_end: i64,
     /// Gaps of a millisecond and more in which the host did something else than launch work.
@@ -138,6 +143,7 @@ impl Lengths {
             *self.short_calls.entry(calls).or_default() += ns;
         }
         self.before_copy += other.before_copy;
+        self.copy += other.copy;
         self.at_end += other.at_end;
         self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
@@ -194,6 +200,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
     let run = &costed.run;
     let (ops, loaders) = rayon::join(|| operators(run), || LoaderRanges::of(run));
     let first_shapes = FirstShapes::of(run);
+    let copies = CopiesBehind::of(run);
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
@@ -256,6 +263,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
             *short_calls.or_default() += gap.reliable_ns;
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
+                lengths.copy += copies.behind(run, device, gap);
             }
             let at_end = device.is_at_end(gap);
             if at_end {
@@ -317,14 +325,15 @@ fn group(
     let most = most.max().unwrap_or(0) as f64;
     let in_one_step = steps >= FEWEST_STEPS && most >= ONE_STEP * lengths.ns() as f64;
     let main = |times: FxHashMap<Option<StrId>, i64>| {
-        let most = times.into_iter().filter(|(_, ns)| *ns > half);
-        most.filter_map(|(text, _)| text).next()
+        let mut most = times.into_iter().filter(|(_, ns)| *ns > half);
+        most.find_map(|(text, _)| text)
     };
     let long_gaps = longest::longest(run, lengths.pauses);
     let gaps = &mut lengths.gaps;
     GapGroup {
         before: main(lengths.before),
         before_copy: lengths.before_copy > half,
+        copy_ns: lengths.copy as f64,
         short_calls: main(lengths.short_calls),
         at_end: lengths.at_end > half,
         long_gaps,
@@ -701,6 +710,15 @@ const ENTRIES: &[Entry<Gaps>] = &[
         NOTHING,
         "For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time",
         |g| Answer::flag(g.group.before_copy)
+    ),
+    fact!(
+        "gap.copy_ns",
+        Double,
+        "ns",
+        &[],
+        NOTHING,
+        "For `host_busy` and `data_loading`: the copies from host memory that ended the intervals, as far as no kernel ran beside them. Advice that removes these copies adds it to what it saves of the idle time",
+        |g| Answer::double(g.group.copy_ns)
     ),
     fact!(
         "gap.short_calls",

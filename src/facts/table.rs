@@ -396,6 +396,7 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     idle_ns: group.time_ns,
                     launch_ns: if late { group.time_ns } else { 0.0 },
+                    copy_ns: group.copy_ns,
                     long_gaps: group.long_gaps.clone(),
                     calls: group.count,
                     time_ns: group.time_ns,

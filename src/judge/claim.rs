@@ -257,7 +257,11 @@ impl<'a> Claims<'a> {
                         _ => &mut self.fewer_launches,
                     }) += taken;
                 }
-                Taken::of(taken, Some(StepWeight::exactly(1.0)))
+                // What exceeds the idle time is that of the copies behind it, which go away as well.
+                let copies = (wanted - matched.affected.idle_ns).min(matched.affected.copy_ns);
+                let copies = copies.min(self.totals.copy_ns - self.copy).max(0.0);
+                self.copy += copies;
+                Taken::of(taken + copies, Some(StepWeight::exactly(1.0)))
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;

@@ -98,7 +98,8 @@ fn most(affected: &AffectedTime, kind: SavingKind, totals: &Totals) -> f64 {
     match kind {
         SavingKind::Gpu if affected.sites.is_empty() => totals.gpu_busy_ns,
         SavingKind::Gpu => sites.map(|s| s.time_ns).sum(),
-        SavingKind::Idle => own(affected.idle_ns, totals.idle_ns),
+        // Copies behind idle time may go away with it.
+        SavingKind::Idle => own(affected.idle_ns, totals.idle_ns) + affected.copy_ns,
         SavingKind::Copy => own(affected.copy_ns, totals.copy_ns),
     }
 }

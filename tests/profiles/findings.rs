@@ -155,9 +155,15 @@ fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, verdict: &Ru
             "{name}: {}: the lower end is above the upper end",
             finding.rule
         );
+        // Copies right behind idle time may go away with it.
+        let gaps = finding.members.iter();
+        let gaps = gaps.filter(|member| matches!(member, Member::Gap(_)));
+        let copies: f64 = gaps
+            .map(|gap| RuleInput::affected(table, *gap).copy_ns)
+            .sum();
         let most = match saving.kind {
             SavingKind::Gpu => totals.kernel_ns.max(totals.gpu_busy_ns),
-            SavingKind::Idle => totals.idle_ns,
+            SavingKind::Idle => totals.idle_ns + copies,
             SavingKind::Copy => totals.copy_ns,
         };
         assert!(
@@ -181,6 +187,9 @@ fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, verdict: &Ru
             SavingKind::Copy => "copy",
         };
         *sums.entry(kind).or_default() += saving.claimed_ns;
+        if saving.kind == SavingKind::Idle {
+            *sums.entry("copies behind idle time").or_default() += copies;
+        }
         if saving.kind == SavingKind::Gpu {
             let mut sites = subjects(table, finding);
             sites.extend(finding.backward.iter().copied().map(Some));
@@ -216,12 +225,18 @@ fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, verdict: &Ru
     }
     let devices = table.costed.run.timeline.devices.iter();
     let reliable_idle_ns = devices.map(DeviceTimeline::reliable_idle_ns).sum::<i64>() as f64;
+    let sum_of = |kind: &str| sums.get(kind).copied().unwrap_or(0.0);
+    let behind_ns = sum_of("copies behind idle time").min(totals.copy_ns);
+    assert!(
+        sum_of("idle") + sum_of("copy") <= (reliable_idle_ns + totals.copy_ns) * 1.000_001 + 1.0,
+        "{name}: copies behind idle time are claimed twice"
+    );
     for (kind, whole) in [
         ("gpu", totals.gpu_busy_ns - totals.copy_ns),
-        ("idle", reliable_idle_ns),
+        ("idle", reliable_idle_ns + behind_ns),
         ("copy", totals.copy_ns),
     ] {
-        let sum = sums.get(kind).copied().unwrap_or(0.0);
+        let sum = sum_of(kind);
         assert!(
             sum <= whole * 1.000_001 + 1.0,
             "{name}: {sum} ns of {whole} ns {kind}"

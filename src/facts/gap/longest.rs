@@ -33,7 +33,7 @@ impl HostPause {
 
     /// `None` where nothing names it.
     fn place(&self, run: &Run) -> Option<String> {
-        let code = |name: &str| md_code(&text::clip(&text::home(name), MAX_NAME));
+        let code = |name: &str| md_code(&text::clip(&text::without_home(name), MAX_NAME));
         let name = |id: StrId| code(&readable_name(run.profile.text(id)));
         let next = || op_of(run, self.next?);
         Some(if let Some(op) = self.activity.op {

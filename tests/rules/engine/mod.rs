@@ -3,6 +3,7 @@
 mod bounds;
 mod builtin;
 mod conditions;
+mod copies_behind_gaps;
 mod evaluation;
 mod fake_table;
 mod joined_findings;
