@@ -13,7 +13,7 @@ pub(super) fn sentence(draft: &FindingDraft, totals: &Totals) -> Option<String> 
     let gaps = draft.matches.iter().flat_map(|m| &m.affected.long_gaps);
     let shortest = FLOOR * totals.window_ns / f64::from(totals.devices.max(1));
     let named = longest(gaps.filter(|gap| gap.ns >= shortest).collect());
-    (named.len() > 1).then(|| format!(" The longest gaps: {}.", text::all(&named)))
+    (named.len() > 1).then(|| format!(" The longest gaps: {}.", text::list(&named)))
 }
 
 /// The longest gap in each place, longest first.

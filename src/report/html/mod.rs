@@ -79,7 +79,7 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
 #[derive(Debug, Serialize)]
 struct Potential {
     amount: String,
-    what: &'static str,
+    what: String,
 }
 
 impl Potential {
@@ -92,14 +92,13 @@ impl Potential {
             };
             return Potential {
                 amount: "-".to_owned(),
-                what,
+                what: what.to_owned(),
             };
         };
         let what = match (all.whole, basis.per) {
-            (Whole::Wall, "") => "of the window",
-            (Whole::Wall, _) => "of each step",
-            (Whole::Busy, "") => "of GPU time",
-            (Whole::Busy, _) => "of GPU time per step",
+            (Whole::Wall, "") => "of the window".to_owned(),
+            (Whole::Wall, _) => "of each step".to_owned(),
+            (Whole::Busy, _) => basis.of_gpu_time(),
         };
         Potential {
             amount: ns_range(all.low_ns, all.high_ns),
