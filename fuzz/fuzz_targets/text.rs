@@ -16,5 +16,5 @@ libfuzzer_sys::fuzz_target!(|raw: &str| {
     let plain = text::plain(raw);
     assert!(!plain.contains(char::is_control), "{plain:?}");
     assert!(text::clip(raw, 20).chars().count() <= 20);
-    let _ = text::home(raw);
+    let _ = text::without_home(raw);
 });
