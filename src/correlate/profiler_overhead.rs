@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::args::Arguments;
-use super::model::{DeviceTimeline, Gap, GapCause, Timeline};
+use super::model::{DeviceTimeline, GapCause, Timeline};
 use super::range_meaning::{RangeClass, RangeInfos};
-use crate::profile::{CallId, Profile, RangeKind, Span, StartCounts};
+use crate::profile::{CallId, Profile, RangeKind, Span, StartCounts, ThreadId};
 
 /// Minimum length of a long kernel. Shorter kernels may end before their launch returns even without
 /// a wait.
@@ -20,8 +20,10 @@ const BLOCKING_SHARE: f64 = 0.8;
 /// How recording slowed the host down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostOverhead {
-    /// A range around every operator; the text names the tool.
-    Markers(&'static str),
+    /// PyProf's markers: a range with arguments and call stack around every operator.
+    PyprofMarkers,
+    /// NVTX ranges of autograd around every operator.
+    OperatorRanges,
     /// Python call stacks.
     Stacks,
     /// Launches waited for their kernels.
@@ -53,12 +55,9 @@ impl HostOverhead {
         if profile.recorded.thinned {
             Some(HostOverhead::Thinned)
         } else if texts.any(|m| matches!(m.what, RangeClass::PyprofMarker { .. })) {
-            Some(HostOverhead::Markers(
-                "PyProf markers around every operator",
-            ))
+            Some(HostOverhead::PyprofMarkers)
         } else if profile.ranges.iter().any(emitted) {
-            let text = "NVTX ranges around every operator (`emit_nvtx`)";
-            Some(HostOverhead::Markers(text))
+            Some(HostOverhead::OperatorRanges)
         } else if arguments.call_stacks || has_python_calls(profile) {
             Some(HostOverhead::Stacks)
         } else if launches_block(profile, launches) {
@@ -71,7 +70,8 @@ impl HostOverhead {
     /// The sentence of the report, for idle time that is mostly unreliable.
     pub(crate) fn reason(self) -> String {
         let what = match self {
-            HostOverhead::Markers(what) => what,
+            HostOverhead::PyprofMarkers => "PyProf markers around every operator",
+            HostOverhead::OperatorRanges => "NVTX ranges around every operator (`emit_nvtx`)",
             HostOverhead::Stacks => "recorded Python call stacks (`with_stack`)",
             HostOverhead::BlockingLaunches => {
                 "launches that waited for their kernels (as with `CUDA_LAUNCH_BLOCKING=1`)"
@@ -86,54 +86,60 @@ impl HostOverhead {
     }
 
     /// Sets how much of each gap recording cannot explain: what a call or a data loader explains, and
-    /// what is left of a pause of the host or of a late launch after the cost of everything recorded.
+    /// what is left of the host's own work after the cost of everything recorded in it.
     pub(crate) fn limit(self, timeline: &mut Timeline, profile: &Profile) {
-        let is_hosts = |gap: &Gap| matches!(gap.cause, GapCause::HostBusy | GapCause::HostLate);
-        let recorded = match self {
-            HostOverhead::Markers(_) | HostOverhead::Stacks
-                if timeline.devices.iter().flat_map(|d| &d.gaps).any(is_hosts) =>
-            {
-                self.recorded(profile)
+        if self == HostOverhead::Thinned {
+            for gap in timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
+                gap.reliable_ns = 0;
             }
-            _ => Vec::new(),
+            return;
+        }
+        let recorded = match timeline.devices.iter().any(|d| !d.gaps.is_empty()) {
+            true => self.recorded(profile),
+            false => Vec::new(),
         };
-        // What else an operator costs is not known: of PyProf's markers the call stack and the arguments
-        // in them, of releases before Python calls the stack.
-        let is_bounded = self == HostOverhead::Stacks && has_python_calls(profile);
         for device in &mut timeline.devices {
             // What recording cost between two launches delayed the second one as well, although the GPU
             // worked for a part of that time; what was more than the gap behind it made it earlier.
             let mut late = (device.span.start, 0.0);
             let mut gaps = std::mem::take(&mut device.gaps);
             for gap in &mut gaps {
-                let thread = (is_hosts(gap)).then(|| device.awaited_thread(profile, gap));
-                let costs = |from: i64| {
+                let thread = (!recorded.is_empty()).then(|| device.awaited_thread(profile, gap));
+                let costs = |from: i64, each: fn(&Recorded<'_>) -> f64| {
                     let thread = thread.flatten()?;
                     let span = Span {
                         start: from,
                         end: gap.span.end,
                     };
-                    let costs = recorded.iter().map(|(cost, starts)| {
-                        cost * starts.iter().map(|s| s.within(thread, span)).sum::<f64>()
-                    });
-                    (!recorded.is_empty()).then(|| costs.sum::<f64>())
+                    let costs = recorded.iter().map(|r| r.cost(each(r), thread, span));
+                    Some(costs.sum::<f64>())
                 };
                 let left = |cost: f64| gap.span.ns().saturating_sub(cost.ceil() as i64);
                 match gap.cause {
-                    _ if self == HostOverhead::Thinned => gap.reliable_ns = 0,
                     GapCause::HostBusy => {
-                        if let Some(cost) = costs(gap.span.start) {
+                        if let Some(cost) = costs(gap.span.start, |r| r.in_pause_ns) {
                             gap.reliable_ns = left(cost);
                         }
                     }
-                    GapCause::HostLate if is_bounded => {
-                        if let Some(cost) = costs(late.0) {
+                    GapCause::HostLate => {
+                        if let Some(cost) = costs(late.0, |r| r.between_launches_ns) {
                             let cost = cost + late.1;
                             gap.reliable_ns = left(cost);
                             late = (gap.span.end, (cost - gap.span.ns() as f64).max(0.0));
                         }
                     }
-                    _ => {}
+                    // The host was late for a part of it.
+                    GapCause::Waiting => {
+                        if let Some(cost) = costs(late.0, |r| r.between_launches_ns) {
+                            gap.reliable_ns = gap.reliable_ns.max(left(cost + late.1));
+                        }
+                    }
+                    // Beside the call, the host did its own work until the next launch.
+                    _ => {
+                        if let Some(cost) = costs(gap.span.start, |r| r.between_launches_ns) {
+                            gap.reliable_ns = gap.reliable_ns.max(left(cost));
+                        }
+                    }
                 }
                 if gap.after_wait {
                     late = (gap.span.end, 0.0);
@@ -144,8 +150,8 @@ impl HostOverhead {
         }
     }
 
-    /// What recording one range costs in ns, and when the ranges of that cost started.
-    fn recorded(self, profile: &Profile) -> Vec<(f64, Vec<Cow<'_, StartCounts>>)> {
+    /// What was recorded on the host, with its cost.
+    fn recorded(self, profile: &Profile) -> Vec<Recorded<'_>> {
         let starts = |kind: RangeKind| {
             let mut counts = StartCounts::default();
             for range in profile.ranges.iter().filter(|r| r.kind == kind) {
@@ -153,19 +159,50 @@ impl HostOverhead {
             }
             Cow::Owned(counts)
         };
+        let ranges = || {
+            let pruned = Cow::Borrowed(&profile.pruned_starts);
+            vec![starts(RangeKind::PushPop), pruned]
+        };
+        let known = |ns: f64, starts| Recorded {
+            in_pause_ns: ns,
+            between_launches_ns: ns,
+            starts,
+        };
+        // What else an operator costs is not known: of PyProf's markers the call stack and the arguments in
+        // them, of releases before Python calls the stack. It is far less than a pause.
+        let unknown = |in_pause_ns: f64, starts| Recorded {
+            in_pause_ns,
+            between_launches_ns: f64::INFINITY,
+            starts,
+        };
         match self {
-            HostOverhead::Markers(_) => {
-                let pruned = Cow::Borrowed(&profile.pruned_starts);
-                vec![(RANGE_COST_NS, vec![starts(RangeKind::PushPop), pruned])]
-            }
+            HostOverhead::PyprofMarkers => vec![unknown(RANGE_COST_NS, ranges())],
+            HostOverhead::OperatorRanges => vec![known(RANGE_COST_NS, ranges())],
             HostOverhead::Stacks if has_python_calls(profile) => vec![
-                (FRAME_COST_NS, vec![starts(RangeKind::Python)]),
-                (OP_COST_NS, vec![starts(RangeKind::CpuOp)]),
+                known(FRAME_COST_NS, vec![starts(RangeKind::Python)]),
+                known(OP_COST_NS, vec![starts(RangeKind::CpuOp)]),
             ],
-            // The cost of a stack with each operator is not known.
-            HostOverhead::Stacks => vec![(0.0, Vec::new())],
+            HostOverhead::Stacks => vec![unknown(0.0, vec![starts(RangeKind::CpuOp)])],
             HostOverhead::BlockingLaunches | HostOverhead::Thinned => Vec::new(),
         }
+    }
+}
+
+/// Ranges of one cost, by when they started.
+struct Recorded<'a> {
+    /// Most that one can have added to a pause of the host, in ns ...
+    in_pause_ns: f64,
+    /// ... and to the time from one launch to the next.
+    between_launches_ns: f64,
+    starts: Vec<Cow<'a, StartCounts>>,
+}
+
+impl Recorded<'_> {
+    /// What those of a thread in a span can have cost, at so much each.
+    fn cost(&self, each_ns: f64, thread: ThreadId, span: Span) -> f64 {
+        let count: f64 = self.starts.iter().map(|s| s.within(thread, span)).sum();
+        // Nothing of unknown cost costs nothing.
+        if count > 0.0 { count * each_ns } else { 0.0 }
     }
 }
 

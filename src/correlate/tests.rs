@@ -458,9 +458,11 @@ fn profiler_overhead_is_detected_in_captures_with_markers_only() {
     b.launch(200);
     assert_eq!(b.run().unreliable_idle, None);
     let mut b = ProfileBuilder::new();
-    b.range("aten::mm, op_id = 2", 0, 10);
+    for i in 0..100 {
+        b.range("aten::mm, op_id = 2", i * 2_000, i * 2_000 + 1_000);
+    }
     b.launch(5);
-    b.launch(200);
+    b.launch(200_000);
     assert!(b.run().unreliable_idle.unwrap().contains("emit_nvtx"));
     let mut b = ProfileBuilder::new();
     for i in 0..1_000 {
