@@ -75,7 +75,7 @@ pub struct Capture {
 }
 
 /// The launch configuration of a kernel. Interned: few distinct ones exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 pub struct LaunchConfig {
     /// Thread blocks by dimension; all 0 where the file does not say.
     pub grid: [u32; 3],

@@ -68,6 +68,7 @@ pub(crate) use python_frame::{PythonFrame, function_in, readable_name};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};
 use scope_tree::ScopeTree;
 pub use serving_batch::{Requests, ServingBatch};
+pub(crate) use sites::compare_kernels;
 pub use steps::StepTime;
 use steps::Steps;
 use timeline::{DeviceTimes, TimelineInputs};

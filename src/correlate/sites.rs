@@ -1,6 +1,6 @@
 //! Sites: groups of op calls that do the same work in the same place, with their kernels.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use rustc_hash::FxHashMap;
 
@@ -106,7 +106,7 @@ pub(crate) fn group(members: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec
     for (site, messages) in sites.iter_mut().zip(messages) {
         site.message = messages.of_each_call(site.calls);
     }
-    largest_first(&mut sites, &mut of_kernel);
+    largest_first(members.profile, &mut sites, &mut of_kernel);
     (sites, of_kernel)
 }
 
@@ -311,10 +311,23 @@ impl KernelRows {
     }
 }
 
-fn largest_first(sites: &mut [Site], of_kernel: &mut [Option<SiteId>]) {
+/// The order of two kinds of kernels by what they are: their numbers follow the order of the file.
+pub(crate) fn compare_kernels(
+    profile: &Profile,
+    (a, a_config): (StrId, ConfigId),
+    (b, b_config): (StrId, ConfigId),
+) -> Ordering {
+    let config = |id: ConfigId| profile.configs.get(id.idx());
+    let names = profile.text(a).cmp(profile.text(b));
+    names.then_with(|| config(a_config).cmp(&config(b_config)))
+}
+
+fn largest_first(profile: &Profile, sites: &mut [Site], of_kernel: &mut [Option<SiteId>]) {
     for site in &mut *sites {
-        site.kernels
-            .sort_by_key(|k| (Reverse(k.time_ns), k.name, k.config));
+        site.kernels.sort_by(|a, b| {
+            let kinds = || compare_kernels(profile, (a.name, a.config), (b.name, b.config));
+            b.time_ns.cmp(&a.time_ns).then_with(kinds)
+        });
     }
     let mut order: Vec<usize> = (0..sites.len()).collect();
     order.sort_by_key(|at| sites.get(*at).map(|s| (Reverse(s.time_ns), s.first)));

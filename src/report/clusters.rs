@@ -71,7 +71,13 @@ pub(super) fn of(costed: &Costed) -> Vec<Vec<KernelCluster>> {
                 clusters.extend(cluster(&name, config.grid, config.block, lengths));
             }
         }
-        clusters.sort_by_key(|c| std::cmp::Reverse(c.time_ns));
+        // The median settles the order of equal parts of one kernel.
+        clusters.sort_by(|a, b| {
+            let time = b.time_ns.cmp(&a.time_ns);
+            let order = |c: &KernelCluster| (c.grid, c.block, c.median_ns);
+            let name = || a.kernel.cmp(&b.kernel);
+            time.then_with(name).then_with(|| order(a).cmp(&order(b)))
+        });
         clusters.truncate(most);
         clusters
     });

@@ -281,6 +281,45 @@ fn os_activity(class: OsCallClass) -> &'static str {
 /// Parts and functions that are told apart, longest first. Real gaps have some dozens.
 const MOST_PARTS: usize = 512;
 
+/// The order of parts of the same length: by kind, then by their names, whose numbers follow the order of the
+/// file.
+fn in_order(run: &Run, part: HostPart) -> (HostPart, [&str; 3]) {
+    let text = |name: Option<StrId>| name.map_or("", |name| run.profile.text(name));
+    let unnamed = StrId::new(0);
+    match part {
+        HostPart::OsCall {
+            class,
+            name,
+            inside,
+            caller,
+        } => {
+            let kind = HostPart::OsCall {
+                class,
+                name: None,
+                inside: None,
+                caller: None,
+            };
+            (kind, [text(name), text(inside), text(caller)])
+        }
+        HostPart::CudaCall { name, caller } => {
+            let kind = HostPart::CudaCall {
+                name: unnamed,
+                caller: None,
+            };
+            (kind, [text(Some(name)), text(caller), ""])
+        }
+        HostPart::LibraryCall(name) => (HostPart::LibraryCall(unnamed), [text(Some(name)), "", ""]),
+        HostPart::Function { name, class } => {
+            let kind = HostPart::Function {
+                name: unnamed,
+                class,
+            };
+            (kind, [text(Some(name)), "", ""])
+        }
+        other => (other, [""; 3]),
+    }
+}
+
 /// The activities, without time in which the work was launched already.
 pub(super) fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let has_samples = HostTime::has_enough_samples(parts);
@@ -292,7 +331,7 @@ pub(super) fn rows(run: &Run, parts: &HostParts) -> Vec<HostRow> {
     let mut rows = sampled(run, parts);
     let sampled_ns: i64 = rows.iter().map(|row| row.ns).sum();
     let mut sorted: Vec<(&HostPart, &PartSum)> = parts.parts.iter().collect();
-    sorted.sort_by_key(|(part, sum)| (std::cmp::Reverse(sum.ns), **part));
+    sorted.sort_by_cached_key(|(part, sum)| (std::cmp::Reverse(sum.ns), in_order(run, **part)));
     sorted.retain(|(part, _)| has_samples || !matches!(part, HostPart::Sampled { .. }));
     let mut callers = Callers::default();
     for (at, (part, sum)) in sorted.into_iter().enumerate() {

@@ -16,12 +16,17 @@ use crate::profile::{DeviceId, KernelId, ProcessId};
 /// Most steps kept per rank, which bounds the size of the report.
 const MAX_STEPS: usize = 4096;
 
-/// One row per process with work in the window, in the order of the processes in the profile.
+/// One row per process with work in the window, by rank and number of the process.
 pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<Rank> {
     let run = &costed.run;
     let mut works = works(costed);
     let users = users(run, &works);
     let processes: BTreeSet<ProcessId> = users.values().flatten().copied().collect();
+    let mut processes: Vec<ProcessId> = processes.into_iter().collect();
+    processes.sort_by_key(|id| {
+        let process = run.profile.processes.get(id.idx());
+        process.map(|process| (process.rank, process.pid))
+    });
     processes
         .iter()
         .map(|&process| {

@@ -13,7 +13,7 @@ use super::build::{label, share};
 use super::evidence::kernel_name;
 use super::timeline::DeviceGaps;
 use crate::base::statistics::median;
-use crate::correlate::Run;
+use crate::correlate::{Run, compare_kernels};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
 
@@ -504,7 +504,11 @@ fn recurring(costed: &Costed, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span
     };
     let mut found: Vec<_> = found.into_iter().collect();
     // Those that occur least belong to the largest repetition, and need the fewest looks.
-    found.sort_by_key(|(_, spans)| spans.iter().map(Vec::len).max());
+    found.sort_by(|(a, a_spans), (b, b_spans)| {
+        let most = |spans: &[Vec<Span>]| spans.iter().map(Vec::len).max();
+        let kinds = || compare_kernels(&run.profile, *a, *b);
+        most(a_spans).cmp(&most(b_spans)).then_with(kinds)
+    });
     found.truncate(8 * MAX_UNITS);
     found.sort_by_cached_key(|(kind, _)| Reverse(time(kind)));
     found.truncate(MAX_UNITS);
