@@ -439,3 +439,33 @@ mod command_line {
             .stderr(contains("did you mean `addmm`?"));
     }
 }
+
+/// Adam of a network of 784, 2048, 1024 and 10 units: the types of the tensors in a list are those of the kernel.
+#[test]
+fn optimizers_of_traces_have_a_cost() {
+    let Some(path) = shared::path("profiles_pairs/incredere_t4/fp32.json.gz") else {
+        return;
+    };
+    let costed = costed(&path, &UserCosts::default());
+    let parameters = 2048 * 784 + 2048 + 1024 * 2048 + 1024 + 10 * 1024 + 10;
+    // fp32 tensors of that size that an operator reads or writes.
+    let tensors = [
+        ("_foreach_sqrt", 2),
+        ("_foreach_mul_", 2),
+        ("_foreach_lerp_", 3),
+    ];
+    for (name, tensors) in tensors {
+        let sites = costed.run.sites.iter().zip(&costed.sites);
+        let mut own = sites.filter(|(site, _)| site.op.as_ref().is_some_and(|op| op.name == name));
+        let (site, cost) = own.next().unwrap_or_else(|| panic!("{name}"));
+        let bytes = f64::from(site.calls) * f64::from(4 * tensors * parameters);
+        let counted = cost
+            .bytes
+            .unwrap_or_else(|| panic!("{name}: {:?}", cost.cost));
+        // With the numbers of steps.
+        assert!(
+            (counted - bytes).abs() <= 1e-5 * bytes,
+            "{name}: {counted} of {bytes} bytes"
+        );
+    }
+}

@@ -2,6 +2,7 @@
 //! saving counted once, no minor finding among the main ones, and no findings for a healthy program.
 //! `PYPROF_ADVISE_SHARED` names the folder of real profiles.
 
+use crate::one_cause::one_cause_is_one_row;
 use crate::{shared, synthetic};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     no_contradiction(name, &table, &verdict);
     claims_fit_into_analyzed_time(name, &table, &verdict);
     replaced_work_has_no_other_finding(name, &table, &verdict);
+    one_cause_is_one_row(name, &table, &verdict);
     let totals = table.totals();
     for finding in &verdict.findings {
         assert_ne!(finding.category, "profile", "{name}: {}", finding.rule);
