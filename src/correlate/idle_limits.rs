@@ -69,6 +69,10 @@ type GraphLaunch = (DeviceId, ProcessId, SerialNumber);
 /// Per device: from the first to the last recorded node of each launch of a graph, joined where they overlap.
 fn graph_runs(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<Span>> {
     let mut runs: FxHashMap<GraphLaunch, Span> = FxHashMap::default();
+    let are_launched = (profile.calls.iter()).any(|call| call.class == ApiClass::GraphLaunch);
+    if !are_launched && !profile.kernels.iter().any(|kernel| kernel.in_graph) {
+        return vec![Vec::new(); profile.devices.len()];
+    }
     // Mostly the nodes of one launch follow each other.
     let mut last: Option<(GraphLaunch, Span)> = None;
     let keep = |runs: &mut FxHashMap<GraphLaunch, Span>, (key, span): (GraphLaunch, Span)| {

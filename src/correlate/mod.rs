@@ -109,29 +109,30 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             texts
         },
     );
-    let ((brackets, overhead), steps) = rayon::join(
+    let ((brackets, overhead, marked), mut steps) = rayon::join(
         || {
             let brackets = FsdpBrackets::read(&profile, &texts);
             let overhead = HostOverhead::find(&profile, &texts, &arguments, &launches);
-            (brackets, overhead)
+            (brackets, overhead, MarkedRanges::read(&profile, &texts))
         },
         || Steps::read(&profile, &texts, &launches),
     );
-    let mut steps = steps;
     let exclusions = Exclusions::decide(&profile, &mut steps, &launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
-    let user_ranges = user_ranges(&profile, &texts);
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
         || {
-            times(
-                &profile,
-                &texts,
-                &launches,
-                (&exclusions, analysed),
-                &user_ranges,
-                vocabulary,
-            )
+            let hints = TimelineInputs {
+                launches: &launches,
+                data_loading: &marked.data_loading,
+                compiling: &marked.compiling,
+                first_calls: &marked.first_calls,
+                excluded: &exclusions.times,
+                steps: &exclusions.steps,
+                step_count: analysed,
+                user_ranges: &marked.of_user,
+            };
+            timeline::times(&profile, &hints, vocabulary.is_communication)
         },
         || {
             let grown =
@@ -139,28 +140,13 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             KernelOrigins::find(&profile, &texts, grown, &brackets, &steps, &launches)
         },
     );
-    let mut times = times;
-    match overhead {
-        Some(overhead) => overhead.limit(&mut times.timeline, &profile),
-        None => {
-            for gap in times.timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
-                gap.reliable_ns = gap.span.ns();
-            }
-        }
-    }
-    let in_graphs = idle_limits::limit_graphs(&mut times.timeline, &profile, &launches);
-    if analysed == 1 {
-        times.timeline.devices.iter_mut().for_each(forget_start);
-    }
-    let unreliable = profiler_overhead::is_unreliable(&times.timeline);
-    let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
-    // What no recording explains does not make the rest less reliable.
-    idle_limits::limit_starts(&mut times.timeline, &profile, &launches, &steps.steps);
-    times.window.inside = window_range(&profile, &texts, &launches, &times.inside);
-    let batch = serving_batch::of_window(&profile, &launches, &times.inside);
-    let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
-    let op_names = texts.op_names;
-    drop((launches, brackets));
+    let DeviceTimes {
+        mut timeline,
+        mut window,
+        exposed,
+        inside,
+        loads,
+    } = times;
     let messages = arguments.messages(&profile);
     let KernelOrigins {
         mut links,
@@ -175,33 +161,57 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     if let Some(names) = &replay_names {
         names.place(&mut settings, &mut layers, &mut labels);
     }
-    let host = HostTime::of(&profile, &times.timeline, &times.loads, classes);
-    let process_steps = steps.by_process;
-    let step_origin = steps.origin;
-    let steps = steps::on_the_gpu(steps.steps, &profile, &links);
-    let activities = gap_activity::activities(&profile, &times.timeline, &steps);
     let members = sites::SiteInputs {
         profile: &profile,
         arguments: &arguments,
         labels: &labels,
-        times: &times,
+        exposed: &exposed,
+        inside: &inside,
         calls: &op_calls,
-        op_names: &op_names,
+        op_names: &texts.op_names,
         lines: &lines,
         settings: &settings,
         messages: &messages,
         replay_names: replay_names.as_ref(),
     };
-    let ((sites, site_of), (sums, layer_source)) = rayon::join(
-        || sites::group(&members, &links),
+    // Idle time and the work of the GPU do not depend on each other either.
+    let (idle, work) = rayon::join(
         || {
-            let sums = attribution_totals::sums(&members, &links);
+            match overhead {
+                Some(overhead) => overhead.limit(&mut timeline, &profile),
+                None => {
+                    for gap in timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
+                        gap.reliable_ns = gap.span.ns();
+                    }
+                }
+            }
+            let in_graphs = idle_limits::limit_graphs(&mut timeline, &profile, &launches);
+            if analysed == 1 {
+                timeline.devices.iter_mut().for_each(forget_start);
+            }
+            let unreliable = profiler_overhead::is_unreliable(&timeline);
+            let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
+            // What no recording explains does not make the rest less reliable.
+            idle_limits::limit_starts(&mut timeline, &profile, &launches, &steps.steps);
+            let host = HostTime::of(&profile, &timeline, &loads, classes);
+            let of_gpu = steps::on_the_gpu(steps.steps, &profile, &links);
+            let activities = gap_activity::activities(&profile, &timeline, &of_gpu);
+            (in_graphs, unreliable_idle, host, of_gpu, activities)
+        },
+        || {
+            window.inside = window_range(&profile, &texts, &launches, &inside);
             (
-                sums,
+                serving_batch::of_window(&profile, &launches, &inside),
+                sites::group(&members, &links),
+                attribution_totals::sums(&members, &links),
                 attribution_totals::layer_source(&members, &links, &layers),
             )
         },
     );
+    let (in_graphs, unreliable_idle, host, gpu_steps, activities) = idle;
+    let (batch, (sites, site_of), sums, layer_source) = work;
+    let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
+    let op_names = texts.op_names;
     for (link, site) in links.iter_mut().zip(site_of) {
         link.site = site;
     }
@@ -215,12 +225,12 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         layers: layers.layers,
         patterns: layers.patterns,
         sites,
-        steps,
-        step_origin,
-        process_steps,
-        user_ranges,
-        window: times.window,
-        timeline: times.timeline,
+        steps: gpu_steps,
+        step_origin: steps.origin,
+        process_steps: steps.by_process,
+        user_ranges: marked.of_user,
+        window,
+        timeline,
         host,
         attribution: sums,
         unreliable_idle,
@@ -249,16 +259,36 @@ fn forget_start(device: &mut DeviceTimeline) {
     }
 }
 
-/// The closed ranges of the user that have a length, in time order.
-fn user_ranges(profile: &Profile, texts: &RangeInfos) -> Vec<RangeId> {
-    let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
-    let ranges = texts.ranges(profile, other).filter(|(_, range, meaning)| {
-        range.span.end < i64::MAX
-            && range.span.ns() > 0
-            && range.kind != RangeKind::Mark
-            && texts.role(range, meaning) == RangeRole::User
-    });
-    ranges.map(|(id, ..)| id).collect()
+/// Ranges that explain idle time, each kind in the order of the profile.
+struct MarkedRanges {
+    /// A data loader was asked for its next batch.
+    data_loading: Vec<RangeId>,
+    /// `torch.compile` worked.
+    compiling: Vec<RangeId>,
+    first_calls: Vec<RangeId>,
+    /// The closed ranges of the user that have a length.
+    of_user: Vec<RangeId>,
+}
+
+impl MarkedRanges {
+    fn read(profile: &Profile, texts: &RangeInfos) -> MarkedRanges {
+        let ids = |such: fn(&RangeInfo) -> bool| -> Vec<RangeId> {
+            texts.ranges(profile, such).map(|(id, ..)| id).collect()
+        };
+        let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
+        let of_user = texts.ranges(profile, other).filter(|(_, range, meaning)| {
+            range.span.end < i64::MAX
+                && range.span.ns() > 0
+                && range.kind != RangeKind::Mark
+                && texts.role(range, meaning) == RangeRole::User
+        });
+        MarkedRanges {
+            data_loading: ids(|meaning| matches!(meaning.what, RangeClass::DataLoading)),
+            compiling: ids(|meaning| matches!(meaning.what, RangeClass::Compiling)),
+            first_calls: first_calls::slow_first_calls(profile, texts),
+            of_user: of_user.map(|(id, ..)| id).collect(),
+        }
+    }
 }
 
 /// The shortest range of the user around the launches of all analyzed kernels.
@@ -279,31 +309,4 @@ fn window_range(
     });
     let (_, range, _) = around.min_by_key(|(_, range, _)| range.span.ns())?;
     Some(profile.text(range.text).to_owned())
-}
-
-fn times(
-    profile: &Profile,
-    texts: &RangeInfos,
-    launches: &[Option<CallId>],
-    (exclusions, step_count): (&Exclusions, usize),
-    user_ranges: &[RangeId],
-    vocabulary: &Vocabulary<'_>,
-) -> DeviceTimes {
-    let ids = |such: fn(&RangeInfo) -> bool| -> Vec<RangeId> {
-        texts.ranges(profile, such).map(|(id, ..)| id).collect()
-    };
-    let data_loading = ids(|meaning| matches!(meaning.what, RangeClass::DataLoading));
-    let compiling = ids(|meaning| matches!(meaning.what, RangeClass::Compiling));
-    let first_calls = first_calls::slow_first_calls(profile, texts);
-    let hints = TimelineInputs {
-        launches,
-        data_loading: &data_loading,
-        compiling: &compiling,
-        first_calls: &first_calls,
-        excluded: &exclusions.times,
-        steps: &exclusions.steps,
-        step_count,
-        user_ranges,
-    };
-    timeline::times(profile, &hints, vocabulary.is_communication)
 }

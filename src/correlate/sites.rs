@@ -11,7 +11,6 @@ use super::model::{
     SiteId, SiteKernel, WithoutOperator,
 };
 use super::scope_query::Placement;
-use super::timeline::DeviceTimes;
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 
 /// The properties shared by the op calls of a site.
@@ -45,7 +44,10 @@ pub(crate) struct SiteInputs<'a> {
     pub profile: &'a Profile,
     pub arguments: &'a Arguments,
     pub labels: &'a Strings,
-    pub times: &'a DeviceTimes,
+    /// Per kernel: the time in which nothing else ran, in ns.
+    pub exposed: &'a [i64],
+    /// Per kernel: whether it counts.
+    pub inside: &'a [bool],
     pub calls: &'a [OpCall],
     pub op_names: &'a [OpName],
     /// Per call: innermost user source line.
@@ -68,7 +70,7 @@ pub(crate) fn group(members: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec
     let mut rows = KernelRows::default();
     let partners = members.partners();
     let mut messages: Vec<SiteMessages> = Vec::new();
-    let inside = members.times.inside.iter().copied();
+    let inside = members.inside.iter().copied();
     let kernels = (0..).map(KernelId).zip(links).zip(&mut of_kernel);
     for (((kernel, link), found), _) in kernels.zip(inside).filter(|(_, inside)| *inside) {
         let call = link.op.map(super::model::OpCallId::idx);
@@ -260,7 +262,7 @@ impl SiteInputs<'_> {
         };
         // Each kernel without an operator counts as a separate call.
         let ns = row.span.ns();
-        let exposed = self.times.exposed.get(kernel.idx()).copied().unwrap_or(0);
+        let exposed = self.exposed.get(kernel.idx()).copied().unwrap_or(0);
         site.time_ns = site.time_ns.saturating_add(ns);
         site.exposed_ns = site.exposed_ns.saturating_add(exposed);
         let at = rows.find(site, id, row).unwrap_or_else(|| {
