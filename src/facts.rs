@@ -60,6 +60,7 @@ pub(crate) use message::message_of;
 pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
+pub(crate) use sync::SyncWaits;
 pub use table::{FactTable, FactView};
 pub(crate) use work_steps::steps_in_window;
 

@@ -238,8 +238,14 @@ fn saving(group: &[Found<'_>], summary: &Summary, slack_ns: &[f64]) -> Option<Sa
         .iter()
         .filter_map(|found| found.finding.saving.as_ref())
         .collect();
-    let kind = all.first()?.kind;
-    let total = |part: fn(&SavingReport) -> f64| all.iter().map(|s| part(s)).sum::<f64>();
+    // Time of the GPU and idle time do not add up: where ranks save both, what the GPU saves is shown, and the
+    // gain of a step has all of it.
+    let of_gpu = all.iter().find(|s| s.kind != SavingKind::Idle);
+    let kind = of_gpu.or(all.first())?.kind;
+    let total = |part: fn(&SavingReport) -> f64| -> f64 {
+        let same = all.iter().filter(|s| s.kind == kind);
+        same.map(|s| part(s)).sum()
+    };
     let whole = match kind {
         SavingKind::Idle => summary.device_window_ns,
         SavingKind::Gpu | SavingKind::Copy => summary.busy_ns,

@@ -8,7 +8,7 @@ use crate::base::units::counted;
 use crate::profile::Switch;
 use crate::report::{
     self, CollectiveRow, GpuUsed, Job, Launching, LeftOut, Method, Rank, Report, SCHEMA_VERSION,
-    Summary, WorkUnit,
+    Summary, Synchronizations, WorkUnit,
 };
 
 /// Merges reports: times are summed over ranks, the same finding on several ranks becomes one, and
@@ -61,6 +61,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         figures: Vec::new(),
         hidden_notes: Vec::new(),
         next_notes: Vec::new(),
+        time_notes: Vec::new(),
         cautions: shared(&reports, &names.names, |r| &r.cautions),
         collectives: collectives(&reports, &transfers),
         top: reports.iter().map(|r| r.top).max().unwrap_or_default(),
@@ -84,6 +85,9 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         sites_omitted,
         units: units(&reports),
         launching: Launching::sum(reports.iter().map(|r| &r.launching)),
+        synchronizations: Synchronizations::sum(
+            reports.iter().filter_map(|r| r.synchronizations.as_ref()),
+        ),
         already_fast: tables::already_fast(&reports, summary.busy_ns),
         setup: tables::setup(&reports),
         skipped: tables::skipped(&reports),

@@ -61,6 +61,7 @@ pub fn join(light: Report, mut detailed: Report) -> Report {
         setup: light.setup,
         units: light.units,
         launching: light.launching,
+        synchronizations: light.synchronizations,
         windows: Some(windows),
         method,
         summary,

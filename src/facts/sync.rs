@@ -8,37 +8,39 @@ use super::{Answer, Entry, fact};
 use crate::base::statistics::median;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run};
 use crate::profile::{
-    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, RangeKind, Span, StrId,
-    ThreadId,
+    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, ProcessId, RangeKind, Span,
+    StrId, ThreadId,
 };
 
-/// The synchronizing calls of the thread that spends most time in them, in the analyzed window.
+/// The synchronizing calls of the launching threads, in the analyzed window.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SyncWaits {
-    calls: u64,
-    ns: f64,
+pub(crate) struct SyncWaits {
+    pub(crate) calls: u64,
+    /// Host time in them, in ns.
+    pub(crate) ns: f64,
     /// Of the analyzed time.
     share: Option<f64>,
     /// Idle time of the GPU while the host had not caught up after one of them, in ns.
     idle_after_ns: f64,
     /// The operator with most of that time; `None` where no operator surrounds it.
-    op: Option<StrId>,
+    pub(crate) op: Option<StrId>,
     /// Of that operator, or of all calls without one.
     op_calls: u64,
     op_ns: f64,
-    api: Option<StrId>,
+    pub(crate) api: Option<StrId>,
     /// Median size of the copies that most of that time is spent waiting for.
-    bytes: Option<f64>,
+    pub(crate) bytes: Option<f64>,
     /// Whether those copies go to the GPU.
-    to_gpu: bool,
+    pub(crate) to_gpu: bool,
     /// The source line with most of that time.
-    line: Option<String>,
+    pub(crate) line: Option<String>,
 }
 
 /// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     id: CallId,
+    thread: ThreadId,
     span: Span,
     api: StrId,
     copy: Option<(CopyKind, u64)>,
@@ -46,18 +48,17 @@ struct Wait {
 
 impl SyncWaits {
     /// `None` if no calls were recorded.
-    pub(super) fn of(run: &Run) -> Option<SyncWaits> {
+    pub(crate) fn of(run: &Run) -> Option<SyncWaits> {
         if !run.profile.recorded.api_calls {
             return None;
         }
         let Some(window) = run.window.span else {
             return Some(SyncWaits::default());
         };
-        let (thread, waits) = waits_by_thread(run, window)
-            .into_iter()
-            .max_by_key(|(thread, waits)| (total(waits), std::cmp::Reverse(*thread)))
-            .unwrap_or((ThreadId(0), Vec::new()));
-        let analyzed = host_window_ns(run, window);
+        let waits = waits_in(run, window);
+        let waiting: FxHashSet<_> = waits.iter().map(|w| process_of(run, w.thread)).collect();
+        // Each process has all of the time.
+        let analyzed = host_window_ns(run, window).saturating_mul(waiting.len().max(1) as i64);
         let mut found = SyncWaits {
             calls: waits.len() as u64,
             ns: total(&waits) as f64,
@@ -83,7 +84,7 @@ impl SyncWaits {
             // Many short waits for inputs do not explain the long ones for results.
             found.to_gpu = total(&to_gpu) > total(&others);
             found.bytes = median_bytes(if found.to_gpu { &to_gpu } else { &others });
-            found.line = line(run, thread, &waits);
+            found.line = line(run, &waits);
         }
         Some(found)
     }
@@ -103,7 +104,7 @@ fn median_bytes(waits: &[Wait]) -> Option<f64> {
 }
 
 /// Length of the window without the excluded time, in ns. Host time does not depend on which devices
-/// were analyzed, as [`Run::analysed_ns`] does.
+/// were analyzed, as [`Run::analyzed_ns`] does.
 fn host_window_ns(run: &Run, window: Span) -> i64 {
     let mut excluded: Vec<Span> = run.window.excluded.iter().map(|e| e.span).collect();
     excluded.sort_unstable();
@@ -116,8 +117,8 @@ fn host_window_ns(run: &Run, window: Span) -> i64 {
     window.ns().saturating_sub(sum)
 }
 
-/// The analyzed waits of each thread that launches kernels.
-fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
+/// The waits of the threads that launch kernels, in time order.
+fn waits_in(run: &Run, window: Span) -> Vec<Wait> {
     let copies = run.profile.copies.iter();
     let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));
     let mut of_number: CorrelationMap<&MemoryCopy> = CorrelationMap::for_numbers(numbers);
@@ -131,7 +132,7 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
     let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
     // Threads whose last call was a copy to the host that waited.
     let mut waited: FxHashSet<ThreadId> = FxHashSet::default();
-    let mut waits: FxHashMap<ThreadId, Vec<Wait>> = FxHashMap::default();
+    let mut waits: Vec<Wait> = Vec::new();
     for (index, call) in run.profile.calls.iter().enumerate() {
         let copy = || {
             let thread = run.profile.threads.get(call.thread.idx())?;
@@ -167,15 +168,16 @@ fn waits_by_thread(run: &Run, window: Span) -> FxHashMap<ThreadId, Vec<Wait>> {
             _ => continue,
         };
         if window.contains(call.span.start) && run.window.counts(call.span.start) {
-            waits.entry(call.thread).or_default().push(Wait {
+            waits.push(Wait {
                 id: CallId::new(index),
+                thread: call.thread,
                 span: call.span,
                 api: call.name,
                 copy: copied.map(|copy| (copy.kind, copy.bytes)),
             });
         }
     }
-    waits.retain(|thread, _| launching.contains(thread));
+    waits.retain(|wait| launching.contains(&wait.thread));
     waits
 }
 
@@ -193,25 +195,28 @@ fn waits_for(call: &ApiCall, copy: &MemoryCopy) -> bool {
 
 /// The innermost source line of the program around most of the time of these waits, which are in time
 /// order.
-fn line(run: &Run, thread: ThreadId, waits: &[Wait]) -> Option<String> {
+fn line(run: &Run, waits: &[Wait]) -> Option<String> {
+    let threads: FxHashSet<ThreadId> = waits.iter().map(|wait| wait.thread).collect();
     let mut users: FxHashMap<StrId, bool> = FxHashMap::default();
     let mut frames = run.profile.ranges.iter().filter(|range| {
         range.kind == RangeKind::Python
-            && range.thread == thread
+            && threads.contains(&range.thread)
             && *users.entry(range.text).or_insert_with(|| {
                 let frame = PythonFrame::parse(run.profile.text(range.text));
                 frame.is_some_and(|frame| !frame.is_internal())
             })
     });
     let mut next = frames.next();
-    let mut open: Vec<(i64, StrId)> = Vec::new();
+    let mut open: FxHashMap<ThreadId, Vec<(i64, StrId)>> = FxHashMap::default();
     let mut lines: FxHashMap<StrId, i64> = FxHashMap::default();
     for wait in waits {
         while let Some(frame) = next.filter(|frame| frame.span.start <= wait.span.start) {
+            let open = open.entry(frame.thread).or_default();
             while open.pop_if(|(end, _)| *end <= frame.span.start).is_some() {}
             open.push((frame.span.end, frame.text));
             next = frames.next();
         }
+        let open = open.entry(wait.thread).or_default();
         while open.pop_if(|(end, _)| *end <= wait.span.start).is_some() {}
         if let Some((_, text)) = open.last() {
             *lines.entry(*text).or_default() += wait.span.ns();
@@ -225,9 +230,20 @@ fn line(run: &Run, thread: ThreadId, waits: &[Wait]) -> Option<String> {
 /// How long after a wait the host is still catching up: in this time it launches hundreds of kernels.
 const CATCHES_UP_NS: i64 = 5_000_000;
 
-/// Idle time of all devices that follows from waits, which are in time order: gaps that end while the host
-/// catches up. One in which the host did something else for long has that cause.
+/// The process of a thread.
+fn process_of(run: &Run, thread: ThreadId) -> Option<ProcessId> {
+    run.profile.threads.get(thread.idx()).map(|t| t.process)
+}
+
+/// Idle time that follows from waits: gaps that the process of the wait ends while it catches up. One in
+/// which the host did something else for long has that cause.
 fn idle_after(run: &Run, waits: &[Wait]) -> f64 {
+    let mut ends: FxHashMap<Option<ProcessId>, Vec<i64>> = FxHashMap::default();
+    for wait in waits {
+        let ends = ends.entry(process_of(run, wait.thread)).or_default();
+        ends.push(wait.span.end);
+    }
+    ends.values_mut().for_each(|ends| ends.sort_unstable());
     let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
     let late = gaps.filter(|gap| {
         let by_launches = matches!(
@@ -235,9 +251,12 @@ fn idle_after(run: &Run, waits: &[Wait]) -> f64 {
             GapCause::AfterSync | GapCause::BlockingCopy | GapCause::HostLate
         );
         by_launches && gap.span.ns() < HOST_BUSY_NS && {
-            let ended = waits.partition_point(|wait| wait.span.end <= gap.span.end);
-            let last = ended.checked_sub(1).and_then(|at| waits.get(at));
-            last.is_some_and(|wait| gap.span.end.saturating_sub(wait.span.end) < CATCHES_UP_NS)
+            let call = gap.ended_by.and_then(|id| run.profile.calls.get(id.idx()));
+            let process = call.and_then(|call| process_of(run, call.thread));
+            let ends = ends.get(&process).map_or(&[][..], Vec::as_slice);
+            let ended = ends.partition_point(|end| *end <= gap.span.end);
+            let last = ended.checked_sub(1).and_then(|at| ends.get(at));
+            last.is_some_and(|end| gap.span.end.saturating_sub(*end) < CATCHES_UP_NS)
         }
     });
     late.map(|gap| gap.span.ns() as f64).sum()
@@ -250,7 +269,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         API,
-        "Share of the window in which the GPU did nothing for less than 1 ms at a time because the thread of `run.sync_calls` was still catching up after such a call, up to 5 ms after it; as recorded",
+        "Share of the window in which a GPU did nothing for less than 1 ms at a time because its process was still catching up after one of `run.sync_calls`, up to 5 ms after it; as recorded",
         |t| t.waits.as_ref().map_or(Answer::Absent, |w| Answer::share(
             w.idle_after_ns,
             t.totals.window_ns
@@ -262,7 +281,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "",
         &[],
         API,
-        "Analyzed calls in which one host thread waits for the GPU: the launching thread that spends most time in them",
+        "Analyzed calls in which a thread that launches kernels waits for the GPU",
         |t| Answer::maybe(t.waits.as_ref().map(|w| w.calls), Answer::int)
     ),
     fact!(
@@ -280,7 +299,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = &[
         "share",
         &[],
         API,
-        "`run.sync_host_ns` as a share of the analyzed time",
+        "`run.sync_host_ns` as a share of the analyzed time of the processes that wait",
         |t| Answer::maybe(t.waits.as_ref().and_then(|w| w.share), Answer::double)
     ),
     fact!(

@@ -5,9 +5,9 @@ use indexmap::IndexMap;
 
 use super::{
     CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
-    SCHEMA_VERSION, SavingReport, Serving, SkippedRules, StepsFrom, Summary, TotalSaving,
-    Unattributed, UserCosted, evidence, host, launching, layers, narrative, sites, timeline,
-    work_units,
+    SCHEMA_VERSION, SavingReport, Serving, SkippedRules, StepsFrom, Summary, Synchronizations,
+    TotalSaving, Unattributed, UserCosted, evidence, host, launching, layers, narrative, sites,
+    timeline, work_units,
 };
 use rustc_hash::FxHashSet;
 
@@ -47,16 +47,19 @@ impl Report {
         let profile = &costed.run.profile;
         let summary = summary(costed);
         // Only these look at every kernel, call and gap; the rest looks at sites.
-        let ((timeline, ranks), (units, launching)) = rayon::join(
+        let ((timeline, ranks), ((units, launching), synchronizations)) = rayon::join(
             || {
                 rayon::join(
                     || timeline::of(&costed.run, &summary),
                     || super::ranks::of(costed, &summary),
                 )
             },
-            || match options.comparable {
-                true => rayon::join(|| work_units::of(costed), || launching::of(&costed.run)),
-                false => Default::default(),
+            || {
+                let compared = match options.comparable {
+                    true => rayon::join(|| work_units::of(costed), || launching::of(&costed.run)),
+                    false => Default::default(),
+                };
+                (compared, Synchronizations::of(&costed.run))
             },
         );
         let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
@@ -80,6 +83,7 @@ impl Report {
             figures: Vec::new(),
             hidden_notes: Vec::new(),
             next_notes: Vec::new(),
+            time_notes: Vec::new(),
             cautions: Vec::new(),
             top: options.top,
             total_saving: total_saving(&findings),
@@ -102,6 +106,7 @@ impl Report {
             host: host::of(&costed.run, summary.device_window_ns),
             units,
             launching,
+            synchronizations,
             already_fast: layers::already_fast(costed, results, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
             skipped: skipped(results, costed, pytorch),

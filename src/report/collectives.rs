@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
@@ -109,28 +110,42 @@ impl CollectiveTimes {
 pub(super) fn rows(costed: &Costed) -> Vec<CollectiveRow> {
     let senders = Senders::of(costed);
     let sites = (0..).map(SiteId).zip(&costed.run.sites).zip(&costed.sites);
-    CollectiveRow::fold(sites.flat_map(|((id, site), cost)| {
+    let sent = sites.flat_map(|((id, site), cost)| {
         let senders = &senders;
         site.kernels.iter().filter_map(move |kernel| {
             let kind = senders.kind(kernel.name, id)?;
-            let calls = u64::from(kernel.count);
             // A call of several kernels splits its message among them.
             let message = message_of(cost).filter(|_| kernel.count == site.calls);
-            let all = |bytes: u64| bytes.saturating_mul(calls);
-            Some(CollectiveRow {
-                kind: kind.to_owned(),
-                group_size: group_size(&costed.run, id),
-                least_bytes: message.map(|m| m.0),
-                most_bytes: message.map(|m| m.0),
-                calls,
-                time_ns: kernel.time_ns,
-                exposed_ns: kernel.exposed_ns,
-                transfer_ns: (message.is_some() && calls >= ENOUGH_CALLS)
-                    .then_some(kernel.min_ns as f64 * calls as f64),
-                bytes: message.map(|m| all(m.0)),
-                wire_bytes: message.and_then(|m| m.2).map(all),
-            })
+            Some((kernel, kind, group_size(&costed.run, id), message))
         })
+    });
+    // Calls are equal whatever layer they are in.
+    let mut equal: FxHashMap<(&str, Option<u64>, u64), (u64, i64)> = FxHashMap::default();
+    for (kernel, kind, group, message) in sent.clone() {
+        if let Some((bytes, ..)) = message {
+            let (calls, fastest) = equal.entry((kind, group, bytes)).or_insert((0, i64::MAX));
+            *calls += u64::from(kernel.count);
+            *fastest = kernel.min_ns.min(*fastest);
+        }
+    }
+    CollectiveRow::fold(sent.map(|(kernel, kind, group_size, message)| {
+        let calls = u64::from(kernel.count);
+        let all = |bytes: u64| bytes.saturating_mul(calls);
+        let known = message.and_then(|(bytes, ..)| equal.get(&(kind, group_size, bytes)));
+        CollectiveRow {
+            kind: kind.to_owned(),
+            group_size,
+            least_bytes: message.map(|m| m.0),
+            most_bytes: message.map(|m| m.0),
+            calls,
+            time_ns: kernel.time_ns,
+            exposed_ns: kernel.exposed_ns,
+            transfer_ns: known
+                .filter(|(equal, _)| *equal >= ENOUGH_CALLS)
+                .map(|(_, fastest)| *fastest as f64 * calls as f64),
+            bytes: message.map(|m| all(m.0)),
+            wire_bytes: message.and_then(|m| m.2).map(all),
+        }
     }))
 }
 

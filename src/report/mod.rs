@@ -36,6 +36,7 @@ mod serving;
 mod sites;
 mod source_lines;
 mod suppressed;
+mod synchronizations;
 mod template;
 mod text;
 mod text_table;
@@ -73,6 +74,7 @@ pub use suppressed::{
     Baseline, FindingList, GoneFinding, HiddenFinding, HiddenReason, NEW, SuppressionReport,
     SuppressionState,
 };
+pub use synchronizations::Synchronizations;
 pub(crate) use template::BuiltIn;
 pub use template::{TemplateError, render_template};
 pub use text::text;
@@ -92,6 +94,7 @@ impl Report {
         self.figures = verdict::figures(self);
         self.hidden_notes = verdict::hidden_notes(self);
         self.next_notes = verdict::next_notes(self);
+        self.time_notes = synchronizations::note(self).into_iter().collect();
     }
 }
 
@@ -170,6 +173,9 @@ pub struct Report {
     /// What is worth doing once a finding of the list is done, in plain sentences.
     #[serde(default)]
     pub next_notes: Vec<String>,
+    /// What the host did that no finding is about, in plain sentences.
+    #[serde(default)]
+    pub time_notes: Vec<String>,
     /// What to know before relying on the report or sharing it, in plain sentences.
     pub cautions: Vec<String>,
     /// The main figures.
@@ -224,6 +230,9 @@ pub struct Report {
     /// Launches, waits for the GPU and its idle intervals by length.
     #[serde(default)]
     pub launching: Launching,
+    /// Calls in which the host waits for the GPU; `null` without any, or where calls were not recorded.
+    #[serde(default)]
+    pub synchronizations: Option<Synchronizations>,
     /// Profiles of the host that other profilers wrote (`--host`), in the order of the command line.
     #[serde(default)]
     pub host_profiles: Vec<HostProfileReport>,
