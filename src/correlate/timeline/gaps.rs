@@ -181,6 +181,8 @@ pub(super) struct HostActivity<'a> {
     threads: Vec<ThreadActivity>,
     /// The threads of each process.
     of_process: FxHashMap<ProcessId, Vec<ThreadId>>,
+    /// The threads that launch kernels.
+    launching: FxHashSet<ThreadId>,
     /// Synchronizations whose thread is not known.
     syncs: FxHashMap<ProcessId, Intervals>,
     /// Per process; `None` if the process is unknown.
@@ -218,11 +220,14 @@ impl<'a> HostActivity<'a> {
             let own = of_process.entry(thread.process).or_default();
             own.push(ThreadId::new(at));
         }
+        let launches = hints.launches.iter().flatten();
+        let launches = launches.filter_map(|id| profile.calls.get(id.idx()));
         HostActivity {
             profile,
             launches: hints.launches,
             threads: threads(profile, kinds),
             of_process,
+            launching: launches.map(|call| call.thread).collect(),
             syncs: loose
                 .into_iter()
                 .map(|(process, spans)| (process, Intervals::merged(spans)))
@@ -356,6 +361,9 @@ impl<'a> HostActivity<'a> {
         {
             return (GapCause::AfterSync, None, end.saturating_sub(gap.start));
         }
+        if let Some(found) = process.and_then(|p| self.held_by_another(p, gap, call)) {
+            return found;
+        }
         let late = call.span.start.saturating_sub(gap.start);
         let waited = gap.end.saturating_sub(call.span.start);
         // Work that was launched before most of the gap waited for something else.
@@ -383,6 +391,29 @@ impl<'a> HostActivity<'a> {
         }
         let thread = self.threads.get(launch.thread.idx())?;
         thread.first_launches.fills(gap, gap.end)
+    }
+
+    /// What held another launching thread of the process for most of the gap. The thread that ended the gap may
+    /// have waited for that one: the backward pass runs on a thread of its own.
+    fn held_by_another(
+        &self,
+        process: ProcessId,
+        gap: Span,
+        launch: &ApiCall,
+    ) -> Option<(GapCause, Option<CallId>, i64)> {
+        let threads = self.of_process.get(&process)?.iter();
+        let others = threads.filter(|t| **t != launch.thread && self.launching.contains(t));
+        let others = others.filter_map(|thread| self.threads.get(thread.idx()));
+        let until = launch.span.start;
+        let held = others.filter_map(|thread| {
+            let fills = |intervals: &Intervals, cause: GapCause| {
+                let (call, ns) = intervals.fills(gap, until)?;
+                Some((cause, call, ns))
+            };
+            fills(&thread.allocations, GapCause::Allocation)
+                .or_else(|| fills(&thread.copies, GapCause::BlockingCopy))
+        });
+        held.max_by_key(|(_, _, ns)| *ns)
     }
 
     /// The call that allocated or freed device memory right before a launch. The work may have to wait until the

@@ -503,6 +503,29 @@ fn gaps_after_copies_and_allocation_are_attributed_to_them() {
 }
 
 #[test]
+fn gaps_are_attributed_to_calls_of_another_launching_thread() {
+    const US: i64 = 1_000;
+    let cause = |launches: bool| {
+        let mut b = Bench::new(1);
+        b.profile.threads.push(Thread {
+            process: ProcessId(0),
+            tid: 2,
+        });
+        if launches {
+            let launch = b.call_on(1, "cudaLaunchKernel", 0, 5);
+            b.kernel_on(0, "k", 10, US, Some(launch));
+        }
+        b.kernel(US, 2 * US, US / 2);
+        b.call_on(1, "cudaFree", 3 * US, 190 * US);
+        b.kernel(200 * US, 210 * US, 200 * US - 10);
+        b.device().gaps.last().map(|gap| gap.cause)
+    };
+    assert_eq!(cause(true), Some(GapCause::Allocation));
+    // A thread that launches nothing, such as one that pins memory, holds nobody.
+    assert_eq!(cause(false), Some(GapCause::HostLate));
+}
+
+#[test]
 fn blocking_copies_to_the_host_are_synchronizations() {
     let mut b = Bench::new(1);
     b.kernel(10, 100, 0);
