@@ -494,6 +494,8 @@ fn nothing_found(report: &Report) -> Vec<String> {
     const LITTLE: f64 = 0.1;
     /// Share of the window from which waiting is named although no rule explains it.
     const IDLE: f64 = 0.1;
+    /// Difference of shares that is worth naming.
+    const ROUNDING: f64 = 0.005;
     let s = &report.summary;
     if (report.hidden.iter()).any(|h| h.list == FindingList::Findings) {
         return vec![match &report.baseline {
@@ -518,13 +520,16 @@ fn nothing_found(report: &Report) -> Vec<String> {
     }
     let idle = s.reliable_idle_ns as f64 / s.device_window_ns.max(1) as f64;
     if idle >= IDLE {
-        let beyond = match s.idle_unreliable {
-            Some(_) => " beyond what recording has caused",
-            None => "",
+        let all = 1.0 - s.busy_share;
+        let (at_least, beyond) = match s.idle_unreliable {
+            Some(_) => ("", " beyond what recording has caused"),
+            // The GPU may have worked for earlier steps, which are not recorded.
+            None if all - idle >= ROUNDING => ("at least ", ""),
+            None => ("", ""),
         };
         return vec![
             format!(
-                "The GPU waits for {} of the window{beyond}, and {rules} found no cause that stands out.",
+                "The GPU waits for {at_least}{} of the window{beyond}, and {rules} found no cause that stands out.",
                 percent(idle)
             ),
             RECORD_MORE.to_owned(),
