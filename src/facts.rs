@@ -482,9 +482,7 @@ pub fn how_to_record<'a>(needs: &'a str, profile: &Profile, gpu_known: bool) -> 
         needs::GPU_AND_SHAPES if profile.recorded.shapes && has_operators() => {
             return how_to_record(needs::GPU, profile, gpu_known);
         }
-        needs::HOST_FUNCTIONS if profile.format.id == crate::read::KINETO_JSON.id => {
-            return needs::HOST_STACKS;
-        }
+        needs::HOST_FUNCTIONS if profile.format.has_stacks => return needs::HOST_STACKS,
         needs::GPU | needs::GPU_AND_LAUNCH if gpu_known || named() => return needs::GPU_SPEC,
         _ => {}
     }

@@ -104,7 +104,7 @@ fn median_bytes(waits: &[Wait]) -> Option<f64> {
 }
 
 /// Length of the window without the excluded time, in ns. Host time does not depend on which devices
-/// were analyzed, as [`Run::analyzed_ns`] does.
+/// were analyzed, as [`Run::analysed_ns`] does.
 fn host_window_ns(run: &Run, window: Span) -> i64 {
     let mut excluded: Vec<Span> = run.window.excluded.iter().map(|e| e.span).collect();
     excluded.sort_unstable();

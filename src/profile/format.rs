@@ -22,6 +22,10 @@ pub struct Format {
     pub record_operators: &'static str,
     /// How to name what kernels were launched by, for a profile that has operators.
     pub name_operators: &'static str,
+    /// Whether it can hold Python call stacks of the host.
+    pub has_stacks: bool,
+    /// Whether it can hold the capture of a CUDA graph, which names the kernels of its replays.
+    pub has_graph_captures: bool,
     /// How to record other data, where the tool has a way of its own.
     pub how_to_record: &'static [(DataKind, &'static str)],
 }

@@ -1,7 +1,7 @@
 //! Names of rows while a table is read: numbers instead of texts, and the string table behind them.
 //!
 //! A table is read in parts, by all threads at once. A name is first a [`PartName`], which is valid for
-//! one part; then a [`TableName`], once the part has been added to its table; and a [`StrId`] of the
+//! one part; then a [`TableName`], once the part has been added to its table; and a [`struct@StrId`] of the
 //! profile when the string table of the file has been read.
 
 use std::hash::Hash;

@@ -7,7 +7,7 @@ use crate::base::units::{counted, ns_range, percent, percent_range};
 use crate::correlate::WithoutOperator;
 use crate::facts::includes_gpu;
 use crate::profile::{DataKind, Format};
-use crate::read::{NSYS_SQLITE, READERS};
+use crate::read::READERS;
 
 /// Share from which something counts as most of the time.
 const MOST: f64 = 0.5;
@@ -182,7 +182,7 @@ pub(super) fn missing(
             "they were launched before the capture began, or their rows were dropped: capture fewer \
              steps, and start while the GPU is idle"
         }
-        WithoutOperator::GraphReplay if format.id == NSYS_SQLITE.id => {
+        WithoutOperator::GraphReplay if format.has_graph_captures => {
             "no host record per kernel: start the recording before the graphs are captured \
              (docs/capture.md), or profile one run without graphs; `--eager-trace` with that profile \
              names these kernels"

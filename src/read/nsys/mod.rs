@@ -50,6 +50,8 @@ pub static FORMAT: Format = Format {
     how_to_capture: super::cupti::HOW_TO_CAPTURE,
     record_operators: super::cupti::RECORD_OPERATORS,
     name_operators: super::cupti::RECORD_OPERATORS,
+    has_stacks: false,
+    has_graph_captures: true,
     how_to_record: &[],
 };
 

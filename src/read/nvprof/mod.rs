@@ -49,6 +49,8 @@ pub static FORMAT: Format = Format {
     how_to_capture: cupti::HOW_TO_CAPTURE,
     record_operators: cupti::RECORD_OPERATORS,
     name_operators: cupti::RECORD_OPERATORS,
+    has_stacks: false,
+    has_graph_captures: false,
     how_to_record: &[],
 };
 
