@@ -94,10 +94,10 @@ fn loops_in_python_between_launches_are_found() {
 
 #[test]
 fn numbers_that_are_read_back_are_found_with_their_line() {
-    let part = "`aten::_local_scalar_dense` (20 times per step";
-    fires_until_repaired("read_back", alone, "host/synchronizations", part);
+    let part = "after `aten::_local_scalar_dense` had waited for one number";
+    fires_until_repaired("read_back", alone, "host/scalar-read-back", part);
     let part = "at `job.py:153`";
-    fires_until_repaired("read_back", alone, "host/synchronizations", part);
+    fires_until_repaired("read_back", alone, "host/scalar-read-back", part);
 }
 
 #[test]
