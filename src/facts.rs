@@ -60,7 +60,6 @@ pub(crate) use message::message_of;
 pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
-pub(crate) use sync::SyncWaits;
 pub use table::{FactTable, FactView};
 pub(crate) use work_steps::steps_in_window;
 
@@ -259,6 +258,25 @@ pub struct LongGap {
     pub ns: f64,
     /// Markdown: "in `zoom (ndimage/_interpolation.py:739)`", "before `aten::nonzero`".
     pub place: String,
+}
+
+impl LongGap {
+    /// Most gaps that are named, each in another place.
+    const MOST: usize = 4;
+
+    /// The first gap in each place, of gaps that come longest first.
+    pub(crate) fn in_each_place(gaps: impl Iterator<Item = LongGap>) -> Vec<LongGap> {
+        let mut kept: Vec<LongGap> = Vec::new();
+        for gap in gaps {
+            if kept.iter().all(|other| other.place != gap.place) {
+                kept.push(gap);
+            }
+            if kept.len() == LongGap::MOST {
+                break;
+            }
+        }
+        kept
+    }
 }
 
 /// The part of a site in an [`AffectedTime`].

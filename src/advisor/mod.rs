@@ -186,7 +186,7 @@ impl Advisor {
         done(Stage::Costed);
         let results = judge(&self.rules, &facts);
         done(Stage::Evaluated);
-        let mut report = Report::new(&costed, &results, &self.options);
+        let mut report = Report::new(&facts, &results, &self.options);
         report.host_profiles = (self.host.iter().zip(uses))
             .map(|((file, host), alignment)| {
                 HostProfileReport::of(file, host, alignment, Some(&costed.run), &self.classes)

@@ -202,7 +202,7 @@ fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<ThreadPauses> {
 }
 
 fn pause(profile: &Profile, device: &DeviceTimeline, gap: &Gap) -> Option<(ThreadId, Span)> {
-    let launch = gap.ended_by.and_then(|id| profile.calls.get(id.idx()));
+    let launch = gap.launch(profile);
     let until = match (launch, gap.cause) {
         (None, _) => gap.span.end,
         (Some(launch), GapCause::SlowLaunch) => launch.span.end,

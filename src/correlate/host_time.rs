@@ -43,7 +43,7 @@ impl HostTime {
             })
         });
         let rows = rows.chain(loads.iter().map(|gap| {
-            let launch = gap.ended_by.and_then(|id| profile.calls.get(id.idx()));
+            let launch = gap.launch(profile);
             (None, gap, launch.map(|call| call.thread))
         }));
         let mut keys = Vec::new();
@@ -102,7 +102,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     fn of(profile: &Profile, gap: &Gap, thread: ThreadId) -> Option<Pause> {
-        let launch = gap.ended_by.and_then(|id| profile.calls.get(id.idx()));
+        let launch = gap.launch(profile);
         let until = profile.host.complete_until.unwrap_or(i64::MAX);
         (gap.span.ns() >= SHORTEST_GAP_NS && gap.span.end <= until).then_some(Pause {
             thread,
@@ -157,7 +157,7 @@ fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<
     let gaps = timeline.devices.iter().flat_map(|device| &device.gaps);
     let late: Vec<(ThreadId, &Gap)> = gaps
         .filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0)
-        .filter_map(|gap| Some((profile.calls.get(gap.ended_by?.idx())?.thread, gap)))
+        .filter_map(|gap| Some((gap.launch(profile)?.thread, gap)))
         .collect();
     let examined = examined(
         profile,

@@ -199,9 +199,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             (in_graphs, unreliable_idle, host, of_gpu, activities)
         },
         || {
-            window.inside = window_range(&profile, &texts, &launches, &inside);
+            let launched = launched(&profile, &launches, &inside);
+            window.inside = launched.and_then(|span| window_range(&profile, &texts, span));
             (
-                serving_batch::of_window(&profile, &launches, &inside),
+                launched.and_then(|span| serving_batch::of_window(&profile, span)),
                 sites::group(&members, &links),
                 attribution_totals::sums(&members, &links),
                 attribution_totals::layer_source(&members, &links, &layers),
@@ -291,20 +292,19 @@ impl MarkedRanges {
     }
 }
 
+/// From the first to the last launch of the analyzed kernels.
+fn launched(profile: &Profile, launches: &[Option<CallId>], inside: &[bool]) -> Option<Span> {
+    let analyzed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
+    let calls = analyzed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
+    calls.map(|call| call.span).reduce(Span::around)
+}
+
 /// The shortest range of the user around the launches of all analyzed kernels.
-fn window_range(
-    profile: &Profile,
-    texts: &RangeInfos,
-    launches: &[Option<CallId>],
-    inside: &[bool],
-) -> Option<String> {
-    let analysed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
-    let calls = analysed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
-    let span = calls.map(|call| call.span).reduce(Span::around)?;
+fn window_range(profile: &Profile, texts: &RangeInfos, launched: Span) -> Option<String> {
     let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
     let around = texts.ranges(profile, other).filter(|(_, range, meaning)| {
-        range.span.start <= span.start
-            && range.span.end >= span.end
+        range.span.start <= launched.start
+            && range.span.end >= launched.end
             && texts.role(range, meaning) == RangeRole::User
     });
     let (_, range, _) = around.min_by_key(|(_, range, _)| range.span.ns())?;

@@ -8,8 +8,8 @@ use super::serving_batch::ServingBatch;
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, SerialNumber, Span, StrId,
-    ThreadId,
+    ApiCall, CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, SerialNumber, Span,
+    StrId, ThreadId,
 };
 
 handle! {
@@ -647,7 +647,7 @@ impl DeviceTimeline {
     /// with it.
     pub(crate) fn awaited_thread(&self, profile: &Profile, gap: &Gap) -> Option<ThreadId> {
         match gap.ended_by {
-            Some(launch) => profile.calls.get(launch.idx()).map(|call| call.thread),
+            Some(_) => gap.launch(profile).map(|call| call.thread),
             None => self.end_thread.filter(|_| self.is_at_end(gap)),
         }
     }
@@ -696,6 +696,13 @@ pub struct Gap {
     pub ended_by: Option<CallId>,
     /// Whether the launching thread had waited for the GPU in this gap or up to it, whatever it did next.
     pub after_wait: bool,
+}
+
+impl Gap {
+    /// The call that launched what ended the gap.
+    pub fn launch<'p>(&self, profile: &'p Profile) -> Option<&'p ApiCall> {
+        profile.calls.get(self.ended_by?.idx())
+    }
 }
 
 /// A gap by its device's row and its own.

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::profile::{CallId, Profile, RangeKind, Span, StrId};
+use crate::profile::{Profile, RangeKind, Span, StrId};
 
 /// The requests that one execution of a served model works on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -191,13 +191,10 @@ impl Requests {
     }
 }
 
-/// The batch of all analyzed executions and their number; `None` where no range names one, or several differ
-/// in requests or new tokens. What the new tokens attend to grows from one to the next; it is the mean.
-pub(super) fn of_window(
-    profile: &Profile,
-    launches: &[Option<CallId>],
-    inside: &[bool],
-) -> Option<(ServingBatch, u64)> {
+/// The batch of all executions around these launches and their number; `None` where no range names one, or
+/// several differ in requests or new tokens. What the new tokens attend to grows from one to the next; it is the
+/// mean.
+pub(super) fn of_window(profile: &Profile, launched: Span) -> Option<(ServingBatch, u64)> {
     let strings = profile.strings.iter();
     let named: FxHashMap<StrId, ServingBatch> = strings
         .filter_map(|(id, text)| Some((id, ServingBatch::read(text)?)))
@@ -205,12 +202,9 @@ pub(super) fn of_window(
     if named.is_empty() {
         return None;
     }
-    let analysed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
-    let calls = analysed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
-    let span = calls.map(|call| call.span).reduce(Span::around)?;
     let mut found: Vec<ServingBatch> = (profile.ranges.iter())
         .filter(|range| matches!(range.kind, RangeKind::Annotation | RangeKind::PushPop))
-        .filter(|range| range.span.start <= span.end && range.span.end >= span.start)
+        .filter(|range| range.span.start <= launched.end && range.span.end >= launched.start)
         .filter_map(|range| named.get(&range.text).copied())
         .collect();
     // Two ranges may name one execution, of which one says more.

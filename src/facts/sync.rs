@@ -48,7 +48,7 @@ struct Wait {
 
 impl SyncWaits {
     /// `None` if no calls were recorded.
-    pub(crate) fn of(run: &Run) -> Option<SyncWaits> {
+    pub(super) fn of(run: &Run) -> Option<SyncWaits> {
         if !run.profile.recorded.api_calls {
             return None;
         }
@@ -251,7 +251,7 @@ fn idle_after(run: &Run, waits: &[Wait]) -> f64 {
             GapCause::AfterSync | GapCause::BlockingCopy | GapCause::HostLate
         );
         by_launches && gap.span.ns() < HOST_BUSY_NS && {
-            let call = gap.ended_by.and_then(|id| run.profile.calls.get(id.idx()));
+            let call = gap.launch(&run.profile);
             let process = call.and_then(|call| process_of(run, call.thread));
             let ends = ends.get(&process).map_or(&[][..], Vec::as_slice);
             let ended = ends.partition_point(|end| *end <= gap.span.end);

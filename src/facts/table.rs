@@ -182,6 +182,11 @@ impl<'a> FactTable<'a> {
         self.totals
     }
 
+    /// The calls in which launching threads wait for the GPU; `None` if no calls were recorded.
+    pub(crate) fn waits(&self) -> Option<&SyncWaits> {
+        self.waits.as_ref()
+    }
+
     /// All members of one kind, in a fixed order.
     pub fn members(&self, kind: MemberKind) -> Vec<Member> {
         fn rows(count: usize, wrap: fn(u32) -> Member) -> Vec<Member> {

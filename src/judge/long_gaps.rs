@@ -5,9 +5,6 @@ use super::resolve::FLOOR;
 use crate::base::{text, units};
 use crate::facts::{LongGap, Totals};
 
-/// Most gaps that are named.
-const MOST: usize = 4;
-
 /// The longest gaps as a sentence; `None` where fewer than two of [`FLOOR`] of the window lie in different places.
 pub(super) fn sentence(draft: &FindingDraft, totals: &Totals) -> Option<String> {
     let gaps = draft.matches.iter().flat_map(|m| &m.affected.long_gaps);
@@ -19,14 +16,10 @@ pub(super) fn sentence(draft: &FindingDraft, totals: &Totals) -> Option<String> 
 /// The longest gap in each place, longest first.
 fn longest(mut gaps: Vec<&LongGap>) -> Vec<String> {
     gaps.sort_by(|a, b| b.ns.total_cmp(&a.ns).then_with(|| a.place.cmp(&b.place)));
-    let mut kept: Vec<&LongGap> = Vec::new();
-    for gap in gaps {
-        if kept.len() < MOST && kept.iter().all(|other| other.place != gap.place) {
-            kept.push(gap);
-        }
-    }
-    let kept = kept.into_iter();
-    kept.map(|gap| format!("{} {}", units::ns(gap.ns), gap.place))
+    let kept = LongGap::in_each_place(gaps.into_iter().cloned());
+    let named = kept.iter();
+    named
+        .map(|gap| format!("{} {}", units::ns(gap.ns), gap.place))
         .collect()
 }
 

@@ -17,8 +17,8 @@ use crate::base::units::bytes;
 use crate::correlate::{DeviceTimeline, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{
-    self, Member, MemoryUse, exposed_comm_per_step, how_to_record, how_to_record_without_pytorch,
-    is_recordable, product_of, shows_pytorch,
+    self, FactTable, Member, MemoryUse, exposed_comm_per_step, how_to_record,
+    how_to_record_without_pytorch, is_recordable, product_of, shows_pytorch,
 };
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::evidence::cited;
@@ -42,24 +42,22 @@ pub(super) const SEARCH: &str = "candidates of an algorithm search, which steady
 pub(crate) const MAX_UNKNOWN_NAMES: usize = 5;
 
 impl Report {
-    /// Builds the report of one profile.
-    pub fn new(costed: &Costed, results: &RuleResults, options: &Options) -> Report {
+    /// Builds the report of one profile from its facts and what the rules found.
+    pub fn new(facts: &FactTable<'_>, results: &RuleResults, options: &Options) -> Report {
+        let costed = facts.costed;
         let profile = &costed.run.profile;
         let summary = summary(costed);
         // Only these look at every kernel, call and gap; the rest looks at sites.
-        let ((timeline, ranks), ((units, launching), synchronizations)) = rayon::join(
+        let ((timeline, ranks), (units, launching)) = rayon::join(
             || {
                 rayon::join(
                     || timeline::of(&costed.run, &summary),
                     || super::ranks::of(costed, &summary),
                 )
             },
-            || {
-                let compared = match options.comparable {
-                    true => rayon::join(|| work_units::of(costed), || launching::of(&costed.run)),
-                    false => Default::default(),
-                };
-                (compared, Synchronizations::of(&costed.run))
+            || match options.comparable {
+                true => rayon::join(|| work_units::of(costed), || launching::of(&costed.run)),
+                false => Default::default(),
             },
         );
         let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
@@ -106,7 +104,7 @@ impl Report {
             host: host::of(&costed.run, summary.device_window_ns),
             units,
             launching,
-            synchronizations,
+            synchronizations: Synchronizations::of(facts),
             already_fast: layers::already_fast(costed, results, summary.busy_ns),
             setup: costed.run.window.setup.clone(),
             skipped: skipped(results, costed, pytorch),

@@ -6,8 +6,7 @@ use super::basis::Basis;
 use super::build::label;
 use super::{FindingReport, Report};
 use crate::base::units::{self, per_step_count};
-use crate::correlate::Run;
-use crate::facts::SyncWaits;
+use crate::facts::FactTable;
 
 /// Calls from which they are a habit. Fewer count if there is one per step.
 const HABIT: u64 = 10;
@@ -44,9 +43,9 @@ pub struct Synchronizations {
 }
 
 impl Synchronizations {
-    pub(super) fn of(run: &Run) -> Option<Synchronizations> {
-        let waits = SyncWaits::of(run).filter(|waits| waits.calls > 0)?;
-        let text = |id| label(run.profile.text(id));
+    pub(super) fn of(facts: &FactTable<'_>) -> Option<Synchronizations> {
+        let waits = facts.waits().filter(|waits| waits.calls > 0)?;
+        let text = |id| label(facts.costed.run.profile.text(id));
         Some(Synchronizations {
             calls: waits.calls,
             ns: waits.ns,
@@ -54,7 +53,7 @@ impl Synchronizations {
             operator: waits.op.map(text),
             copied_bytes: waits.bytes,
             to_gpu: waits.to_gpu,
-            line: waits.line,
+            line: waits.line.clone(),
         })
     }
 

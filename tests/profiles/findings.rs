@@ -77,8 +77,8 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
             finding.file
         );
     }
-    report(name, costed, &verdict);
-    agrees_with_itself(name, costed, &verdict);
+    report(name, &table, &verdict);
+    agrees_with_itself(name, &table, &verdict);
 }
 
 /// Checks that a fact is absent only if its entry describes the missing data, because reports tell
@@ -279,13 +279,14 @@ fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict
 }
 
 /// Headline, table, sections and lists of a report agree.
-fn agrees_with_itself(name: &str, costed: &Costed, verdict: &RuleResults) {
+fn agrees_with_itself(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+    let costed = table.costed;
     let options = Options {
         top: 1_000_000,
         max_sites: 1_000_000,
         ..Options::default()
     };
-    let report = Report::new(costed, verdict, &options);
+    let report = Report::new(table, verdict, &options);
     shares_are_at_most_1(name, "", &serde_json::to_value(&report).unwrap());
     let sum = |kind: SavingKind, part: fn(&SavingReport) -> f64| -> f64 {
         let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
@@ -618,9 +619,9 @@ fn shares_are_at_most_1(name: &str, key: &str, value: &serde_json::Value) {
 }
 
 /// Checks that at most ten findings are shown by default, each with the file of its rule.
-fn report(name: &str, costed: &Costed, verdict: &RuleResults) {
+fn report(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
     let report = Report::new(
-        costed,
+        table,
         verdict,
         &Options {
             top: 10,
@@ -650,13 +651,14 @@ fn json_report(profile: Profile, rules: &RuleSet, gpu: Option<&str>) -> Option<S
     }
     let gpu = select::choose(gpu, &profile).ok()?;
     let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
-    let verdict = judge(rules, &FactTable::new(&costed));
+    let facts = FactTable::new(&costed);
+    let verdict = judge(rules, &facts);
     let options = Options {
         top: 10,
         max_sites: 50,
         ..Options::default()
     };
-    Some(json(&Report::new(&costed, &verdict, &options)))
+    Some(json(&Report::new(&facts, &verdict, &options)))
 }
 
 #[test]
@@ -719,13 +721,14 @@ fn healthy_program_has_no_findings() {
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     let costed = costed(&built.path(), None).unwrap();
     hold("healthy.txt", &costed, &rules);
-    let verdict = judge(&rules, &FactTable::new(&costed));
+    let facts = FactTable::new(&costed);
+    let verdict = judge(&rules, &facts);
     let said: Vec<&str> = (verdict.findings.iter().chain(&verdict.minor))
         .map(|f| f.rule.as_str())
         .collect();
     assert!(said.is_empty(), "{said:?}");
     let report = Report::new(
-        &costed,
+        &facts,
         &verdict,
         &Options {
             top: 10,

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use pyprof_advise::correlate::{Run, StepSource, correlate};
 use pyprof_advise::cost::{VOCABULARY, estimate_costs};
+use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::RuleResults;
 use pyprof_advise::profile::Span;
@@ -166,7 +167,8 @@ fn read_both(path: &Path) -> Option<(Raw, Run, Report)> {
     }
     let gpu = select::choose(None, &profile).ok()?;
     let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
-    let report = Report::new(&costed, &RuleResults::default(), &Options::default());
+    let facts = FactTable::new(&costed);
+    let report = Report::new(&facts, &RuleResults::default(), &Options::default());
     let run = costed.run;
     let first = |starts: &mut dyn Iterator<Item = i64>| starts.min();
     let ours = first(&mut run.profile.kernels.iter().map(|k| k.span.start))?;

@@ -81,8 +81,9 @@ impl Analysis {
         }
         let gpu = select::choose(None, &profile).ok()?;
         let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
-        let results = judge(rules, &FactTable::new(&costed));
-        let report = Report::new(&costed, &results, &Options::default());
+        let facts = FactTable::new(&costed);
+        let results = judge(rules, &facts);
+        let report = Report::new(&facts, &results, &Options::default());
         Some(Analysis {
             costed,
             results,

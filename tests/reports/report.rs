@@ -17,7 +17,7 @@ use pyprof_advise::cost::{
     Bound, Costed, Coverage, DecodedName, Family, FlopsClass, OpCost, SiteCost, TensorCore,
     UnknownCost,
 };
-use pyprof_advise::facts::Member;
+use pyprof_advise::facts::{FactTable, Member};
 use pyprof_advise::gpu::{Choice, Gpu, How, Vendor, calibration};
 use pyprof_advise::judge::{
     Confidence, Fault, Finding, MissingFact, RuleResults, Saving, SavingKind, Severity,
@@ -270,7 +270,11 @@ impl Sample {
     }
 
     fn report(&self) -> Report {
-        Report::new(&self.costed, &self.results, &Options::default())
+        Report::new(
+            &FactTable::new(&self.costed),
+            &self.results,
+            &Options::default(),
+        )
     }
 
     fn markdown(&self) -> String {

@@ -9,6 +9,7 @@ use pyprof_advise::compare::diff::{Decision, diff, gate};
 use pyprof_advise::compare::merge;
 use pyprof_advise::correlate::{Run, correlate};
 use pyprof_advise::cost::{VOCABULARY, estimate_costs};
+use pyprof_advise::facts::FactTable;
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::RuleResults;
 use pyprof_advise::read;
@@ -53,7 +54,8 @@ impl Source {
         let profile = read::open(&path, &read::NoProgress).unwrap();
         let gpu = select::choose(None, &profile).unwrap();
         let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
-        let mut report = Report::new(&costed, &RuleResults::default(), &Options::default());
+        let facts = FactTable::new(&costed);
+        let mut report = Report::new(&facts, &RuleResults::default(), &Options::default());
         let unit = report
             .units
             .iter()

@@ -143,6 +143,17 @@ impl Intervals {
         (ns > gap.ns() / 2).then_some((call, ns))
     }
 
+    /// What fills most of the gap as [`Intervals::fills`] says, with its cause.
+    fn filling(
+        &self,
+        gap: Span,
+        until: i64,
+        cause: GapCause,
+    ) -> Option<(GapCause, Option<CallId>, i64)> {
+        let (call, ns) = self.fills(gap, until)?;
+        Some((cause, call, ns))
+    }
+
     /// The last one that had ended by `launch` and when, if it ended inside the gap.
     fn released(&self, gap: Span, launch: i64) -> Option<(Option<CallId>, i64)> {
         let ended = self.ended_by(launch);
@@ -404,11 +415,9 @@ impl<'a> HostActivity<'a> {
         let threads = self.of_process.get(&process)?.iter();
         let others = threads.filter(|t| **t != launch.thread && self.launching.contains(t));
         let others = others.filter_map(|thread| self.threads.get(thread.idx()));
-        let until = launch.span.start;
         let held = others.filter_map(|thread| {
             let fills = |intervals: &Intervals, cause: GapCause| {
-                let (call, ns) = intervals.fills(gap, until)?;
-                Some((cause, call, ns))
+                intervals.filling(gap, launch.span.start, cause)
             };
             fills(&thread.allocations, GapCause::Allocation)
                 .or_else(|| fills(&thread.copies, GapCause::BlockingCopy))
@@ -528,10 +537,7 @@ fn held(
         start: at,
         end: until,
     } = launch.span;
-    let fills = |intervals: &Intervals, cause: GapCause| {
-        let (call, ns) = intervals.fills(gap, until)?;
-        Some((cause, call, ns))
-    };
+    let fills = |intervals: &Intervals, cause| intervals.filling(gap, until, cause);
     let released = |intervals: &Intervals, cause: GapCause| {
         let (call, end) = intervals.released(gap, at)?;
         let explained = end.saturating_sub(gap.start);

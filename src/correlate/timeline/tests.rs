@@ -521,7 +521,7 @@ fn gaps_are_attributed_to_calls_of_another_launching_thread() {
         b.device().gaps.last().map(|gap| gap.cause)
     };
     assert_eq!(cause(true), Some(GapCause::Allocation));
-    // A thread that launches nothing, such as one that pins memory, holds nobody.
+    // A thread that launches nothing, such as one that pins memory, delays no launch.
     assert_eq!(cause(false), Some(GapCause::HostLate));
 }
 

@@ -6,8 +6,6 @@ use crate::base::text::{self, md_code};
 use crate::correlate::{Activity, Gap, GapCause, HOST_BUSY_NS, Run, readable_name};
 use crate::profile::{KernelId, StrId};
 
-/// Most gaps kept of a group, each in another place.
-const MOST: usize = 4;
 /// Longest printed name, in characters.
 const MAX_NAME: usize = 120;
 
@@ -53,18 +51,9 @@ impl HostPause {
 /// The longest of the pauses in each place, longest first.
 pub(super) fn longest(run: &Run, mut pauses: Vec<HostPause>) -> Vec<LongGap> {
     pauses.sort_by_key(|pause| std::cmp::Reverse(pause.ns));
-    let mut kept: Vec<LongGap> = Vec::new();
-    for pause in pauses {
-        let Some(place) = pause.place(run) else {
-            continue;
-        };
-        if kept.iter().all(|other| other.place != place) {
-            let ns = pause.ns as f64;
-            kept.push(LongGap { ns, place });
-        }
-        if kept.len() == MOST {
-            break;
-        }
-    }
-    kept
+    let named = pauses.iter().filter_map(|pause| {
+        let (ns, place) = (pause.ns as f64, pause.place(run)?);
+        Some(LongGap { ns, place })
+    });
+    LongGap::in_each_place(named)
 }

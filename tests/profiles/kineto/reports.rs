@@ -86,13 +86,14 @@ fn judged(file: &str) -> Option<&'static (Report, Value)> {
     Some(slot.get_or_init(|| {
         let gpu = select::choose(None, &run.profile).unwrap();
         let costed = estimate_costs(run.clone(), gpu);
-        let verdict = judge(&RULES, &FactTable::new(&costed));
+        let facts = FactTable::new(&costed);
+        let verdict = judge(&RULES, &facts);
         let options = Options {
             top: 10,
             max_sites: 1000,
             ..Options::default()
         };
-        let report = Report::new(&costed, &verdict, &options);
+        let report = Report::new(&facts, &verdict, &options);
         let json = serde_json::from_str(&report::json(&report)).unwrap();
         (report, json)
     }))

@@ -284,13 +284,14 @@ pub(crate) fn report(path: &Path, rules: &RuleSet) -> Option<Report> {
 fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
     let gpu = select::choose(Some("v100"), &profile).ok()?;
     let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
-    let verdict = judge(rules, &FactTable::new(&costed));
+    let facts = FactTable::new(&costed);
+    let verdict = judge(rules, &facts);
     let options = Options {
         top: 10,
         max_sites: 100,
         ..Options::default()
     };
-    Some(Report::new(&costed, &verdict, &options))
+    Some(Report::new(&facts, &verdict, &options))
 }
 
 /// Checks that a text contains no NaN or infinity. In JSON these become `null`, as absent fields do, so
