@@ -248,7 +248,7 @@ fn mostly_without_operators(costed: &Costed) -> bool {
     let time = |known: bool| -> i64 {
         let sites = costed.run.sites.iter();
         let sites = sites.filter(|site| site.op.is_some() == known);
-        sites.map(|site| site.time_ns).sum()
+        sites.map(|site| site.time_ns).fold(0, i64::saturating_add)
     };
     time(true) < time(false)
 }

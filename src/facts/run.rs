@@ -248,7 +248,7 @@ pub(super) fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Ans
         .iter()
         .filter(|s| s.missing.is_some_and(|m| kinds.contains(&m)))
         .map(|s| s.time_ns)
-        .sum();
+        .fold(0, i64::saturating_add);
     Answer::share(ns as f64, t.sums.kernel_ns)
 }
 
@@ -764,7 +764,7 @@ const ENTRIES: &[Entry<Runs>] = &[
                 .iter()
                 .filter(|s| s.layer.is_some())
                 .map(|s| s.time_ns)
-                .sum();
+                .fold(0, i64::saturating_add);
             Answer::share(ns as f64, t.sums.kernel_ns)
         }
     ),
