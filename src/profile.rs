@@ -612,6 +612,11 @@ impl Profile {
         self.strings.get(id)
     }
 
+    /// The process of a thread.
+    pub fn process_of(&self, thread: ThreadId) -> Option<ProcessId> {
+        Some(self.threads.get(thread.idx())?.process)
+    }
+
     /// The launch configuration of a kernel.
     pub fn config(&self, kernel: &Kernel) -> LaunchConfig {
         self.configs

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     pub table: Vec<OpArgs>,
     /// Per row of `table`: its class. Calls of one site have argument lists of one class.
     pub classes: Vec<u32>,
-    by_class: FxHashMap<Box<[u64]>, u32>,
+    by_class: FxHashMap<String, u32>,
     /// Per string of the profile: its parsed form; `None` until it is read.
     of_text: Vec<Option<ParsedArgs>>,
     /// Whether any event has a call stack (`with_stack=True`).
@@ -65,8 +65,7 @@ impl Arguments {
 
     /// Adds the `args` list of a PyProf marker.
     pub(crate) fn add_marker(&mut self, list: &Literal<'_>) -> Option<ArgsId> {
-        let items = list.items()?.iter().map(marker_arg).collect();
-        self.add(items)
+        self.add(of_marker(list)?.items)
     }
 
     /// The site class of an argument list.
@@ -82,9 +81,8 @@ impl Arguments {
 
     fn read_text(&mut self, text: &str, labels: &mut Strings) -> ParsedArgs {
         if !text.starts_with('{') {
-            let items = literal::parse(text).ok().and_then(|l| sizes(&l));
             return ParsedArgs {
-                args: items.and_then(|i| self.add(i)),
+                args: of_sizes(text).and_then(|args| self.add(args.items)),
                 ..ParsedArgs::default()
             };
         }
@@ -380,60 +378,34 @@ fn event_tensor(dims: Option<&Value>, dtype: Option<DType>, strides: Option<&Val
     })
 }
 
-/// Tags in a class key. Their positions distinguish them from dimensions and scalars.
-mod tag {
-    pub(super) const TENSOR: u64 = 1;
-    pub(super) const LIST: u64 = 2;
-    pub(super) const INT: u64 = 3;
-    pub(super) const FLOAT: u64 = 4;
-    pub(super) const BOOL: u64 = 5;
-    pub(super) const STR: u64 = 6;
-    pub(super) const NONE: u64 = 7;
-    pub(super) const UNKNOWN: u64 = 8;
-}
-
 /// The class key of an argument list: shapes, dtypes, stride classes, and the scalars that determine
 /// the work. Float values are ignored, because a learning rate changes every step.
-fn class_key(args: &OpArgs) -> Box<[u64]> {
-    let mut key = Vec::new();
+fn class_key(args: &OpArgs) -> String {
+    let mut key = String::new();
     for arg in &args.items {
         if let Some(name) = &arg.name {
-            push_text(&mut key, name);
+            key.push_str(&format!("{name:?}="));
         }
         push_value(&mut key, &arg.value);
     }
-    key.into_boxed_slice()
+    key
 }
 
-fn push_value(key: &mut Vec<u64>, value: &ArgValue) {
+fn push_value(key: &mut String, value: &ArgValue) {
     match value {
         ArgValue::Tensor(tensor) => {
-            key.extend([
-                tag::TENSOR,
-                tensor.dtype.map_or(u64::MAX, |d| d as u64),
-                tensor.shape.len() as u64,
-            ]);
-            key.extend(&tensor.shape);
-            key.push(stride_class(tensor));
+            let (dtype, shape) = (tensor.dtype, &tensor.shape);
+            key.push_str(&format!("{dtype:?}{shape:?}{}", stride_class(tensor)));
         }
         ArgValue::List(items) => {
-            key.extend([tag::LIST, items.len() as u64]);
+            key.push('[');
             items.iter().for_each(|item| push_value(key, item));
+            key.push(']');
         }
-        ArgValue::Int(i) => key.extend([tag::INT, i.cast_unsigned()]),
-        ArgValue::Float(_) => key.push(tag::FLOAT),
-        ArgValue::Bool(b) => key.extend([tag::BOOL, u64::from(*b)]),
-        ArgValue::Str(s) => push_text(key, s),
-        ArgValue::None => key.push(tag::NONE),
-        ArgValue::Unknown => key.push(tag::UNKNOWN),
+        ArgValue::Float(_) => key.push_str("Float"),
+        other => key.push_str(&format!("{other:?}")),
     }
-}
-
-fn push_text(key: &mut Vec<u64>, text: &str) {
-    key.extend([tag::STR, text.len() as u64]);
-    for chunk in text.as_bytes().chunks(8) {
-        key.push(chunk.iter().fold(0, |word, b| (word << 8) | u64::from(*b)));
-    }
+    key.push(',');
 }
 
 /// The memory layout of a tensor, reduced to what affects kernels: 0 if contiguous (or not recorded),

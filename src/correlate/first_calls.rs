@@ -20,7 +20,7 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
     let operator = |range: &HostRange| {
         let meaning = texts.of(range);
         let op = meaning.named.map(|named| named.op)?;
-        let process = profile.threads.get(range.thread.idx())?.process;
+        let process = profile.process_of(range.thread)?;
         (texts.role(range, meaning) == RangeRole::Op).then_some((process, op))
     };
     let mut slow: FxHashMap<(ProcessId, OpNameId), (RangeId, &HostRange)> = FxHashMap::default();

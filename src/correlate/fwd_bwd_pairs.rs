@@ -43,8 +43,7 @@ pub(super) fn classes(calls: &[OpCall], arguments: &Arguments) -> Vec<Option<u32
     let mut known: FxHashMap<BTreeSet<u32>, u32> = FxHashMap::default();
     let open = |call: &OpCall| {
         call.args
-            .and_then(|args| open.get(args.idx()).copied())
-            .unwrap_or(false)
+            .is_some_and(|args| open.get(args.idx()) == Some(&true))
     };
     calls
         .iter()

@@ -264,8 +264,8 @@ fn recorded(profile: &Profile) -> Option<Span> {
 fn main_thread(profile: &Profile, pid: Option<u64>) -> Option<ThreadId> {
     let mut uses_gpu = vec![false; profile.processes.len()];
     for call in &profile.calls {
-        let thread = profile.threads.get(call.thread.idx());
-        if let Some(uses) = thread.and_then(|thread| uses_gpu.get_mut(thread.process.idx())) {
+        let process = profile.process_of(call.thread);
+        if let Some(uses) = process.and_then(|process| uses_gpu.get_mut(process.idx())) {
             *uses = true;
         }
     }

@@ -17,7 +17,9 @@ use super::pruning::OPERATORS;
 use super::python_frame::{PythonFrame, place_and_function};
 use super::range_syntax::is_library_domain;
 use crate::host::Classes;
-use crate::profile::{ClassId, Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId};
+use crate::profile::{
+    ClassId, HostRange, Profile, RangeKind, SHORTEST_GAP_NS, Span, StrId, ThreadId,
+};
 
 impl HostTime {
     /// Divides the gaps of a timeline, and the gaps in which code was loaded.
@@ -497,26 +499,13 @@ fn python_functions(
     examined: &[Vec<Span>],
     classes: &Classes,
 ) -> Vec<Layer<Doing>> {
-    let mut threads: Vec<FunctionStack> = Vec::new();
-    threads.resize_with(examined.len(), FunctionStack::default);
     let mut meanings: FxHashMap<StrId, Meaning> = FxHashMap::default();
-    for range in profile
-        .ranges
-        .iter()
-        .filter(|r| r.kind == RangeKind::Python)
-    {
-        let at = range.thread.idx();
-        let (Some(spans), Some(thread)) = (examined.get(at), threads.get_mut(at)) else {
-            continue;
-        };
-        if spans.is_empty() {
-            continue;
-        }
-        thread.advance(range.span.start, spans);
+    let such =
+        |range: &HostRange, spans: &[Span]| range.kind == RangeKind::Python && !spans.is_empty();
+    innermost(profile, examined, such, |range, outer| {
         let meaning = *meanings
             .entry(range.text)
             .or_insert_with(|| Meaning::of(profile.text(range.text), classes));
-        let outer = thread.open.last();
         let class = classes.inside(outer.and_then(|open| open.class), meaning.class);
         let outer = outer.and_then(|open| open.function);
         let function = match (meaning.is_of_program, outer) {
@@ -525,27 +514,38 @@ fn python_functions(
             }
             _ => outer,
         };
-        thread.open.push(OpenFunction {
-            end: range.span.end,
-            function,
-            class,
-        });
-    }
-    found_in(threads, examined)
-}
-
-fn found_in(threads: Vec<FunctionStack>, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
-    let threads = threads.into_iter().zip(examined);
-    threads
-        .map(|(mut thread, spans)| {
-            thread.advance(i64::MAX, spans);
-            thread.found
-        })
-        .collect()
+        (function, class)
+    })
 }
 
 /// The innermost NVTX range, by thread. Markers of PyProf are no names, and calls of libraries are known.
 fn nvtx_ranges(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
+    // Readers leave out most operators of PyTorch.
+    let such = |range: &HostRange, spans: &[Span]| {
+        range.kind == RangeKind::PushPop
+            && touches(spans, range.span)
+            && !profile.text(range.text).starts_with(OPERATORS)
+    };
+    innermost(profile, examined, such, |range, outer| {
+        let text = profile.text(range.text);
+        let domain = range.domain.map(|domain| profile.text(domain));
+        let is_name = !text.is_empty() && !text.starts_with('{');
+        let function = match is_name && !domain.is_some_and(is_library_domain) {
+            true => Some((range.text, true)),
+            false => outer.and_then(|open| open.function),
+        };
+        (function, None)
+    })
+}
+
+/// What the innermost of the ranges for which `such` holds names, by thread. `naming` tells what a range names, and its
+/// class, from the one around it.
+fn innermost(
+    profile: &Profile,
+    examined: &[Vec<Span>],
+    such: impl Fn(&HostRange, &[Span]) -> bool,
+    mut naming: impl FnMut(&HostRange, Option<&OpenFunction>) -> (Option<Named>, Option<ClassId>),
+) -> Vec<Layer<Doing>> {
     let mut threads: Vec<FunctionStack> = Vec::new();
     threads.resize_with(examined.len(), FunctionStack::default);
     for range in &profile.ranges {
@@ -553,33 +553,23 @@ fn nvtx_ranges(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<Doing>> {
         let (Some(spans), Some(thread)) = (examined.get(at), threads.get_mut(at)) else {
             continue;
         };
-        if range.kind != RangeKind::PushPop || !touches(spans, range.span) {
-            continue;
+        if such(range, spans) {
+            thread.advance(range.span.start, spans);
+            let (function, class) = naming(range, thread.open.last());
+            thread.open.push(OpenFunction {
+                end: range.span.end,
+                function,
+                class,
+            });
         }
-        let text = profile.text(range.text);
-        if text.starts_with(OPERATORS) {
-            // Readers leave out most operators of PyTorch.
-            continue;
-        }
-        thread.advance(range.span.start, spans);
-        let is_name = !text.is_empty() && !text.starts_with('{');
-        let outer = thread.open.last().and_then(|open| open.function);
-        let is_named = is_name
-            && !range
-                .domain
-                .is_some_and(|d| is_library_domain(profile.text(d)));
-        let function = if is_named {
-            Some((range.text, true))
-        } else {
-            outer
-        };
-        thread.open.push(OpenFunction {
-            end: range.span.end,
-            function,
-            class: None,
-        });
     }
-    found_in(threads, examined)
+    let threads = threads.into_iter().zip(examined);
+    threads
+        .map(|(mut thread, spans)| {
+            thread.advance(i64::MAX, spans);
+            thread.found
+        })
+        .collect()
 }
 
 /// What the name of a range of Python tells.
@@ -614,12 +604,14 @@ impl Meaning {
     }
 }
 
+/// The function to name, and whether it is one of the program.
+type Named = (StrId, bool);
+
 /// A function that has not ended.
 #[derive(Debug, Clone, Copy)]
 struct OpenFunction {
     end: i64,
-    /// The function to name meanwhile, and whether it is one of the program.
-    function: Option<(StrId, bool)>,
+    function: Option<Named>,
     class: Option<ClassId>,
 }
 

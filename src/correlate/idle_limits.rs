@@ -63,39 +63,17 @@ fn is_within(spans: &[Span], inner: Span) -> bool {
     spans.get(at).is_some_and(|span| span.start <= inner.start)
 }
 
-/// One launch of a graph, on one device.
-type GraphLaunch = (DeviceId, ProcessId, SerialNumber);
-
 /// Per device: from the first to the last recorded node of each launch of a graph, joined where they overlap.
 fn graph_runs(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<Span>> {
-    let mut runs: FxHashMap<GraphLaunch, Span> = FxHashMap::default();
-    let are_launched = (profile.calls.iter()).any(|call| call.class == ApiClass::GraphLaunch);
-    if !are_launched && !profile.kernels.iter().any(|kernel| kernel.in_graph) {
-        return vec![Vec::new(); profile.devices.len()];
-    }
-    // Mostly the nodes of one launch follow each other.
-    let mut last: Option<(GraphLaunch, Span)> = None;
-    let keep = |runs: &mut FxHashMap<GraphLaunch, Span>, (key, span): (GraphLaunch, Span)| {
-        let run = runs.entry(key).or_insert(span);
-        *run = run.around(span);
-    };
+    // One launch of a graph on one device.
+    let mut runs: FxHashMap<(DeviceId, ProcessId, SerialNumber), Span> = FxHashMap::default();
     for (kernel, launch) in profile.kernels.iter().zip(launches) {
         let is_node = kernel.in_graph || launch.is_some_and(|id| launches_graph(profile, id));
-        let Some(correlation) = kernel.correlation.filter(|_| is_node) else {
-            continue;
-        };
-        let key = (kernel.device, kernel.process, correlation);
-        match &mut last {
-            Some((same, span)) if *same == key => *span = span.around(kernel.span),
-            _ => {
-                if let Some(run) = last.replace((key, kernel.span)) {
-                    keep(&mut runs, run);
-                }
-            }
+        if let Some(correlation) = kernel.correlation.filter(|_| is_node) {
+            let launch = (kernel.device, kernel.process, correlation);
+            let run = runs.entry(launch).or_insert(kernel.span);
+            *run = run.around(kernel.span);
         }
-    }
-    if let Some(run) = last {
-        keep(&mut runs, run);
     }
     if !runs.is_empty() {
         let copies = profile.copies.iter();

@@ -1,15 +1,16 @@
 //! Layer names, from `layer:` ranges, FSDP brackets, module stacks, user ranges and source lines, and
 //! the patterns that group numbered layers.
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::model::{Direction, Layer, LayerId, LayerPattern, LayerSource, PatternId};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::{FsdpPhase, MODULE_PARTS};
 use crate::profile::{Profile, StrId, Strings, ThreadId};
 
-/// A row of [`ScopeTraitsTable`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A row of [`ScopeTraitsTable`]. The first one has the traits of no scope at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ScopeTraitsId(u32);
 
 /// The traits of a scope: those of its own range and those inherited from the ranges around it. Most
@@ -47,22 +48,20 @@ pub(crate) struct ScopeNames {
 /// All distinct traits, interned: most ranges have the traits of their parent.
 #[derive(Debug, Default)]
 pub(crate) struct ScopeTraitsTable {
-    table: Vec<ScopeTraits>,
-    ids: FxHashMap<ScopeTraits, ScopeTraitsId>,
+    table: IndexSet<ScopeTraits, FxBuildHasher>,
     /// Module paths by outer path and module name.
     paths: FxHashMap<(Option<StrId>, StrId), StrId>,
 }
 
 impl ScopeTraitsTable {
     pub(crate) fn intern(&mut self, place: ScopeTraits) -> ScopeTraitsId {
-        *self.ids.entry(place).or_insert_with(|| {
-            self.table.push(place);
-            ScopeTraitsId(u32::try_from(self.table.len() - 1).unwrap_or(u32::MAX))
-        })
+        let (row, _) = self.table.insert_full(place);
+        ScopeTraitsId(u32::try_from(row).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn get(&self, id: ScopeTraitsId) -> ScopeTraits {
-        self.table.get(id.0 as usize).copied().unwrap_or_default()
+        let traits = self.table.get_index(id.0 as usize);
+        traits.copied().unwrap_or_default()
     }
 
     /// The path of a module called inside the module path `outer`.
@@ -92,7 +91,7 @@ pub(crate) struct FsdpBrackets {
 }
 
 /// An open bracket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FsdpBracket {
     pub phase: FsdpPhase,
     /// `None` is the root module.
@@ -153,18 +152,18 @@ fn innermost_over_time(mut edges: Vec<BracketEdge>) -> Vec<(i64, Option<FsdpBrac
     if let Some(innermost) = open.last() {
         changes.push((i64::MIN, Some(*innermost)));
     }
-    let mut opened: FxHashMap<(bool, Option<StrId>), usize> = FxHashMap::default();
+    let mut opened: FxHashMap<FsdpBracket, usize> = FxHashMap::default();
     for bracket in &open {
-        *opened.entry(key(bracket)).or_default() += 1;
+        *opened.entry(*bracket).or_default() += 1;
     }
     for edge in edges {
         if edge.opens {
-            *opened.entry(key(&edge.bracket)).or_default() += 1;
+            *opened.entry(edge.bracket).or_default() += 1;
             open.push(edge.bracket);
-        } else if opened.get(&key(&edge.bracket)).is_some_and(|n| *n > 0) {
+        } else if opened.get(&edge.bracket).is_some_and(|n| *n > 0) {
             // Brackets opened later and never closed end with this one.
             while let Some(closed) = open.pop() {
-                if let Some(count) = opened.get_mut(&key(&closed)) {
+                if let Some(count) = opened.get_mut(&closed) {
                     *count = count.saturating_sub(1);
                 }
                 if closed == edge.bracket {
@@ -177,17 +176,13 @@ fn innermost_over_time(mut edges: Vec<BracketEdge>) -> Vec<(i64, Option<FsdpBrac
     changes
 }
 
-fn key(bracket: &FsdpBracket) -> (bool, Option<StrId>) {
-    (bracket.phase == FsdpPhase::Forward, bracket.module)
-}
-
 /// Brackets opened before the first recorded event: only their closing is recorded. The one closed
 /// first is the innermost.
 fn open_before_the_capture(edges: &[BracketEdge]) -> Vec<FsdpBracket> {
-    let mut balance: FxHashMap<(bool, Option<StrId>), i64> = FxHashMap::default();
+    let mut balance: FxHashMap<FsdpBracket, i64> = FxHashMap::default();
     let mut unopened = Vec::new();
     for edge in edges {
-        let count = balance.entry(key(&edge.bracket)).or_default();
+        let count = balance.entry(edge.bracket).or_default();
         if edge.opens {
             *count += 1;
         } else if *count > 0 {

@@ -73,6 +73,12 @@ pub(crate) struct LiteralError {
     pub problem: &'static str,
 }
 
+impl LiteralError {
+    fn new(at: usize, problem: &'static str) -> LiteralError {
+        LiteralError { at, problem }
+    }
+}
+
 /// Parses `text` as one literal, optionally surrounded by white space.
 ///
 /// # Errors
@@ -118,10 +124,7 @@ impl<'a> Parser<'a> {
     }
 
     fn fail(&self, problem: &'static str) -> LiteralError {
-        LiteralError {
-            at: self.at,
-            problem,
-        }
+        LiteralError::new(self.at, problem)
     }
 
     fn peek(&self) -> Option<u8> {
@@ -243,10 +246,10 @@ impl<'a> Parser<'a> {
         if self.peek().is_some_and(|b| b.is_ascii_alphabetic()) {
             return match self.word()? {
                 Literal::Float(f) => Ok(Literal::Float(if negative { -f } else { f })),
-                _ => Err(LiteralError {
-                    at: start,
-                    problem: "a sign before something that is not a number",
-                }),
+                _ => Err(LiteralError::new(
+                    start,
+                    "a sign before something that is not a number",
+                )),
             };
         }
         let mut previous = b' ';
@@ -260,10 +263,7 @@ impl<'a> Parser<'a> {
         }
         let raw = self.text.get(start..self.at).unwrap_or_default();
         let digits = raw.replace('_', "");
-        number(&digits).ok_or(LiteralError {
-            at: start,
-            problem: "not a number",
-        })
+        number(&digits).ok_or(LiteralError::new(start, "not a number"))
     }
 
     fn word(&mut self) -> Result<Literal<'a>, LiteralError> {
@@ -286,20 +286,14 @@ impl<'a> Parser<'a> {
                 let raw = prefix.contains(['r', 'R']);
                 self.string(raw, prefix.contains(['b', 'B']))
             }
-            _ => Err(LiteralError {
-                at: start,
-                problem: "a name, not a literal",
-            }),
+            _ => Err(LiteralError::new(start, "a name, not a literal")),
         }
     }
 
     /// A string in single, double or triple quotes; the cursor is on the first quote.
     fn string(&mut self, raw: bool, bytes: bool) -> Result<Literal<'a>, LiteralError> {
         let open = self.at;
-        let unclosed = LiteralError {
-            at: open,
-            problem: "a string without end",
-        };
+        let unclosed = LiteralError::new(open, "a string without end");
         let quote = self.peek().ok_or(unclosed)?;
         let rest = self.text.as_bytes().get(open..).unwrap_or_default();
         let triple = rest.starts_with(&[quote, quote, quote]);
@@ -346,10 +340,7 @@ impl<'a> Parser<'a> {
     /// One escape sequence; the cursor is on its backslash. `None` for an escaped line end.
     fn escape(&mut self, bytes: bool) -> Result<Option<char>, LiteralError> {
         let start = self.at;
-        let bad = LiteralError {
-            at: start,
-            problem: "a broken escape in a string",
-        };
+        let bad = LiteralError::new(start, "a broken escape in a string");
         let after = self.after_char(start + 1);
         let kind = self
             .text

@@ -114,31 +114,26 @@ impl HostOverhead {
                     let costs = recorded.iter().map(|r| r.cost(each(r), thread, span));
                     Some(costs.sum::<f64>())
                 };
-                let left = |cost: f64| gap.span.ns().saturating_sub(cost.ceil() as i64);
-                match gap.cause {
+                let between_launches: fn(&Recorded<'_>) -> f64 = |r| r.between_launches_ns;
+                let (from, carried, each) = match gap.cause {
                     GapCause::HostBusy => {
-                        if let Some(cost) = costs(gap.span.start, |r| r.in_pause_ns) {
-                            gap.reliable_ns = left(cost);
-                        }
+                        let in_pause: fn(&Recorded<'_>) -> f64 = |r| r.in_pause_ns;
+                        (gap.span.start, 0.0, in_pause)
                     }
-                    GapCause::HostLate => {
-                        if let Some(cost) = costs(late.0, |r| r.between_launches_ns) {
-                            let cost = cost + late.1;
-                            gap.reliable_ns = left(cost);
-                            late = (gap.span.end, (cost - gap.span.ns() as f64).max(0.0));
-                        }
-                    }
-                    // The host was late for a part of it.
-                    GapCause::Waiting => {
-                        if let Some(cost) = costs(late.0, |r| r.between_launches_ns) {
-                            gap.reliable_ns = gap.reliable_ns.max(left(cost + late.1));
-                        }
-                    }
+                    // The host was late for a part of the wait, too.
+                    GapCause::HostLate | GapCause::Waiting => (late.0, late.1, between_launches),
                     // Beside the call, the host did its own work until the next launch.
-                    _ => {
-                        if let Some(cost) = costs(gap.span.start, |r| r.between_launches_ns) {
-                            gap.reliable_ns = gap.reliable_ns.max(left(cost));
-                        }
+                    _ => (gap.span.start, 0.0, between_launches),
+                };
+                if let Some(cost) = costs(from, each) {
+                    let cost = cost + carried;
+                    let left = gap.span.ns().saturating_sub(cost.ceil() as i64);
+                    gap.reliable_ns = match gap.cause {
+                        GapCause::HostBusy | GapCause::HostLate => left,
+                        _ => gap.reliable_ns.max(left),
+                    };
+                    if gap.cause == GapCause::HostLate {
+                        late = (gap.span.end, (cost - gap.span.ns() as f64).max(0.0));
                     }
                 }
                 if gap.after_wait {

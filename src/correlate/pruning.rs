@@ -21,7 +21,10 @@ use crate::profile::{
     ApiCall, ApiClass, CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
     Span, StrId, ThreadId,
 };
-use crate::read::{DeferredRanges, Part, PartPruner, PartRange, PartText, Pruning, RemovedRanges};
+use crate::read::{
+    DeferredRanges, Part, PartDomain, PartPruner, PartRange, PartText, PartThread, Pruning,
+    RemovedRanges,
+};
 
 /// The namespace of PyTorch's own operators: no such name is a step, a layer, a user's range or a
 /// backward node.
@@ -45,10 +48,8 @@ impl Pruning for UnneededRanges {
         let before = profile.ranges.len();
         let count = deferred.ranges.len();
         let nodes: FxHashSet<(ProcessId, SerialNumber)> = deferred.nodes.into_iter().collect();
-        let threads = &profile.threads;
         for range in deferred.ranges {
-            let process = threads.get(range.thread.idx()).map(|t| t.process);
-            let number = process.zip(range.seq);
+            let number = profile.process_of(range.thread).zip(range.seq);
             if deferred.all_needed || number.is_some_and(|number| nodes.contains(&number)) {
                 profile.ranges.push(range);
             } else {
@@ -76,9 +77,10 @@ impl Pruning for UnneededRanges {
             threads: &threads,
         };
         let mut deferred = DeferredRanges::default();
-        pruner.decide(&profile.ranges, &part, |range, seq| {
-            let thread = profile.threads.get(range.thread.idx());
-            deferred.nodes.extend(thread.map(|t| (t.process, seq)));
+        let ranges = profile.ranges.iter().map(of_whole);
+        pruner.decide(ranges, &part, |thread, seq| {
+            let process = profile.process_of(ThreadId(thread.0));
+            deferred.nodes.extend(process.map(|process| (process, seq)));
         });
         let mut fates = pruner.fates.iter();
         let starts = &mut profile.pruned_starts;
@@ -106,8 +108,8 @@ fn call_times(profile: &Profile) -> Option<Vec<Vec<i64>>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
     let started: CorrelationMap<()> = CorrelationMap::for_numbers(started);
     let launched = |call: &ApiCall| {
-        let thread = profile.threads.get(call.thread.idx());
-        thread.is_some_and(|thread| started.contains(thread.process, call.correlation))
+        let process = profile.process_of(call.thread);
+        process.is_some_and(|process| started.contains(process, call.correlation))
     };
     // In pieces on all threads, then concatenated: lists that grow one by one leave holes in memory.
     let pieces: Vec<(bool, FxHashMap<ThreadId, Vec<i64>>)> = (profile.calls)
@@ -188,56 +190,19 @@ enum Fate {
 
 /// Thread, text and arguments, whether there is an operator id, and whether there is a sequence
 /// number and whether that is 0.
-type RangeKey = (usize, StrId, Option<StrId>, bool, Option<bool>);
+type RangeKey = (u32, StrId, Option<StrId>, bool, Option<bool>);
 
-/// What decides the fate of a range.
-#[derive(Debug, Clone, Copy)]
-struct Candidate {
-    span: Span,
-    kind: RangeKind,
-    /// Index in [`Part::threads`].
-    thread: usize,
-    /// In [`Part::texts`]; `None` if the text is not known yet or the range is in a domain of its own, where no
-    /// operators of PyTorch are.
-    text: Option<StrId>,
-    args: Option<StrId>,
-    seq: Option<SerialNumber>,
-    has_op_id: bool,
-    /// Whether it has a number, or a text that may hold one.
-    may_be_numbered: bool,
-}
-
-impl From<&PartRange> for Candidate {
-    fn from(range: &PartRange) -> Candidate {
-        let (text, unknown) = match range.text {
-            PartText::Written(text) => (Some(text), false),
-            PartText::Registered(_) => (None, true),
-        };
-        Candidate {
-            span: range.span,
-            kind: range.kind,
-            thread: range.thread.0 as usize,
-            text: text.filter(|_| range.domain.is_none()),
-            args: range.args,
-            seq: range.seq,
-            has_op_id: range.op_id.is_some(),
-            may_be_numbered: range.seq.is_some() || unknown,
-        }
-    }
-}
-
-impl From<&HostRange> for Candidate {
-    fn from(range: &HostRange) -> Candidate {
-        Candidate {
-            span: range.span,
-            kind: range.kind,
-            thread: range.thread.idx(),
-            text: Some(range.text).filter(|_| range.domain.is_none()),
-            args: range.args,
-            seq: range.seq,
-            has_op_id: range.op_id.is_some(),
-            may_be_numbered: range.seq.is_some(),
-        }
+/// A range of a file that is read as a whole.
+fn of_whole(range: &HostRange) -> PartRange {
+    PartRange {
+        span: range.span,
+        thread: PartThread(range.thread.row()),
+        kind: range.kind,
+        text: PartText::Written(range.text),
+        domain: range.domain.map(|domain| PartDomain(domain.row())),
+        seq: range.seq,
+        op_id: range.op_id,
+        args: range.args,
     }
 }
 
@@ -255,10 +220,12 @@ impl Pruner {
     /// Decides the fates of consecutive ranges in order of start. A range that starts with the first one or ends
     /// after the last one started may enclose ranges of another part, and is kept. `node` receives the ranges
     /// that may be backward nodes.
-    fn decide<R>(&mut self, ranges: &[R], part: &Part<'_>, mut node: impl FnMut(&R, SerialNumber))
-    where
-        for<'a> Candidate: From<&'a R>,
-    {
+    fn decide(
+        &mut self,
+        ranges: impl Iterator<Item = PartRange> + Clone,
+        part: &Part<'_>,
+        mut node: impl FnMut(PartThread, SerialNumber),
+    ) {
         // Which pieces of a file one pruner gets depends on how busy each thread is, so nothing may
         // be remembered from one to the next.
         self.seen.clear();
@@ -267,14 +234,16 @@ impl Pruner {
         (self.operators).extend(names.map(|name| name.starts_with(OPERATORS)));
         self.numbered.iter_mut().for_each(Vec::clear);
         self.numbered.resize(part.threads.len(), Vec::new());
-        let candidates = || ranges.iter().map(Candidate::from);
-        for range in candidates().filter(|range| range.may_be_numbered) {
-            if let Some(times) = self.numbered.get_mut(range.thread) {
+        let may_be_numbered = |range: &PartRange| {
+            range.seq.is_some() || matches!(range.text, PartText::Registered(_))
+        };
+        for range in ranges.clone().filter(may_be_numbered) {
+            if let Some(times) = self.numbered.get_mut(range.thread.0 as usize) {
                 times.push(range.span.start);
             }
         }
-        let start = |range: Option<&R>| range.map_or(0, |range| Candidate::from(range).span.start);
-        let (first, last) = (start(ranges.first()), start(ranges.last()));
+        let start = |range: Option<PartRange>| range.map_or(0, |range| range.span.start);
+        let (first, last) = (start(ranges.clone().next()), start(ranges.clone().last()));
         let mut cursors: Vec<[TimeCursor<'_>; 2]> = (part.threads.iter())
             .zip(&self.numbered)
             .map(|(thread, numbered)| {
@@ -287,10 +256,18 @@ impl Pruner {
             })
             .collect();
         self.fates.clear();
-        for (row, range) in ranges.iter().zip(candidates()) {
-            let operator = (range.text)
-                .filter(|_| range.kind == RangeKind::PushPop)
-                .filter(|text| self.operators.get(text.idx()).copied() == Some(true));
+        for range in ranges {
+            let operator = match range.text {
+                // There are no operators of PyTorch in a domain of its own.
+                PartText::Written(text)
+                    if range.domain.is_none()
+                        && range.kind == RangeKind::PushPop
+                        && self.operators.get(text.idx()) == Some(&true) =>
+                {
+                    Some(text)
+                }
+                _ => None,
+            };
             let numbered = range.seq.is_some();
             let removable = operator.filter(|_| {
                 first < range.span.start
@@ -300,7 +277,7 @@ impl Pruner {
             let mut fate = Fate::Keep;
             if removable.is_some() || (numbered && operator.is_none()) {
                 let (mut calls, mut numbers) = (true, true);
-                if let Some([called, others]) = cursors.get_mut(range.thread) {
+                if let Some([called, others]) = cursors.get_mut(range.thread.0 as usize) {
                     calls = called.more_in(range.span, 0);
                     numbers = others.more_in(range.span, usize::from(numbered));
                 }
@@ -308,11 +285,12 @@ impl Pruner {
                     && calls
                     && operator.is_none()
                 {
-                    node(row, seq);
+                    node(range.thread, seq);
                 }
                 let needed = removable.is_none_or(|text| {
                     let zero = range.seq.map(|seq| seq.get() == 0);
-                    let key = (range.thread, text, range.args, range.has_op_id, zero);
+                    let has_op_id = range.op_id.is_some();
+                    let key = (range.thread.0, text, range.args, has_op_id, zero);
                     calls || numbers || self.seen.insert(key)
                 });
                 fate = match range.seq {
@@ -333,7 +311,8 @@ impl PartPruner for Pruner {
 
     fn prune(&mut self, ranges: &mut Vec<PartRange>, part: &Part<'_>, removed: &mut RemovedRanges) {
         let nodes = &mut removed.nodes;
-        self.decide(ranges, part, |range, seq| nodes.push((range.thread, seq)));
+        let rows = ranges.iter().copied();
+        self.decide(rows, part, |thread, seq| nodes.push((thread, seq)));
         let mut fates = self.fates.iter();
         ranges.retain(|range| {
             let fate = fates.next().copied().unwrap_or(Fate::Keep);
@@ -374,7 +353,6 @@ impl<'a> TimeCursor<'a> {
 mod tests {
     use super::*;
     use crate::profile::{RangeText, Strings};
-    use crate::read::PartThread;
 
     /// The ranges kept, those deferred, and the numbers of possible backward nodes.
     fn pruned(rows: &[(&str, i64, i64)], calls: &[i64]) -> (Vec<String>, Vec<String>, Vec<u64>) {

@@ -177,11 +177,7 @@ impl RangeInfos {
             of_text: vec![UNREAD; profile.strings.len()],
             meanings: Vec::new(),
             op_names: Vec::new(),
-            nothing: RangeInfo {
-                what: RangeClass::Framework,
-                named: None,
-                label: None,
-            },
+            nothing: plain(RangeClass::Framework),
             library_domains: FxHashMap::default(),
         };
         for text in &said.texts {
@@ -315,14 +311,8 @@ impl RangeTextReader<'_, '_> {
             LightningRange::Module(name) => {
                 plain(RangeClass::ModuleCall(self.labels.intern(&bounded(name))))
             }
-            LightningRange::DataLoading => RangeInfo {
-                label: label(),
-                ..plain(RangeClass::DataLoading)
-            },
-            LightningRange::Optimizer => RangeInfo {
-                label: label(),
-                ..plain(RangeClass::Optimizer)
-            },
+            LightningRange::DataLoading => labelled(RangeClass::DataLoading, label()),
+            LightningRange::Optimizer => labelled(RangeClass::Optimizer, label()),
             LightningRange::Phase(direction) => plain(RangeClass::Other {
                 phase: Some(direction),
             }),
@@ -383,18 +373,10 @@ impl RangeTextReader<'_, '_> {
             return plain(RangeClass::Framework);
         }
         if text.starts_with("enumerate(DataLoader)#") || is_word(text, &DATA_LOADING_WORDS) {
-            return RangeInfo {
-                what: RangeClass::DataLoading,
-                named: None,
-                label,
-            };
+            return labelled(RangeClass::DataLoading, label);
         }
         if is_optimizer(text) {
-            return RangeInfo {
-                what: RangeClass::Optimizer,
-                named: None,
-                label,
-            };
+            return labelled(RangeClass::Optimizer, label);
         }
         if let Some((module, name)) = namespaced(text) {
             return RangeInfo {
@@ -437,10 +419,14 @@ impl RangeTextReader<'_, '_> {
 }
 
 fn plain(what: RangeClass) -> RangeInfo {
+    labelled(what, None)
+}
+
+fn labelled(what: RangeClass, label: Option<StrId>) -> RangeInfo {
     RangeInfo {
         what,
         named: None,
-        label: None,
+        label,
     }
 }
 

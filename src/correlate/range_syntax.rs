@@ -4,7 +4,7 @@
 use super::model::Direction;
 
 /// Which pass an FSDP bracket belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FsdpPhase {
     Forward,
     BackwardCall,

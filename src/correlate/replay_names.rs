@@ -18,17 +18,26 @@ pub(super) fn place_regions(
     for (kernel, region) in &profile.graph_regions {
         let label = labels.intern(profile.text(region.name));
         let layer = layers.intern(LayerSource::GraphRegion, label, labels);
-        let setting = settings.entry(*kernel).or_insert(Placement {
-            layer: None,
-            direction: Direction::Unknown,
-            recomputed: false,
-            line: None,
-        });
-        setting.layer = Some(layer);
-        if region.backward {
-            setting.direction = Direction::Bprop;
-        }
+        let direction = region.backward.then_some(Direction::Bprop);
+        put(settings, *kernel, layer, direction);
     }
+}
+
+/// Puts a kernel into a layer; its direction stays as it is known where none is given.
+fn put(
+    settings: &mut FxHashMap<KernelId, Placement<LayerId>>,
+    kernel: KernelId,
+    layer: LayerId,
+    direction: Option<Direction>,
+) {
+    let setting = settings.entry(kernel).or_insert(Placement {
+        layer: None,
+        direction: Direction::Unknown,
+        recomputed: false,
+        line: None,
+    });
+    setting.layer = Some(layer);
+    setting.direction = direction.unwrap_or(setting.direction);
 }
 
 impl ReplayNames {
@@ -57,13 +66,7 @@ impl ReplayNames {
             };
             let label = labels.intern(name);
             let layer = layers.intern(*source, label, labels);
-            let setting = settings.entry(kernel).or_insert(Placement {
-                layer: None,
-                direction: work.direction,
-                recomputed: false,
-                line: None,
-            });
-            (setting.layer, setting.direction) = (Some(layer), work.direction);
+            put(settings, kernel, layer, Some(work.direction));
         }
     }
 }

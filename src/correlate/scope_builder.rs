@@ -160,7 +160,7 @@ impl<'a> ScopeBuilder<'a> {
                 continue;
             };
             self.found.open(stack, id, range);
-            if is_wanted.get(id.idx()).copied().unwrap_or(false) {
+            if is_wanted.get(id.idx()) == Some(&true) {
                 self.found.scope_on_top(stack);
             }
         }
@@ -174,11 +174,7 @@ impl<'a> ScopeBuilder<'a> {
 
     /// Whether a range is, or is inside, a forward operator that an autograd node recomputes.
     pub(crate) fn is_recomputed(&self, range: RangeId) -> bool {
-        self.found
-            .recomputed
-            .get(range.idx())
-            .copied()
-            .unwrap_or(false)
+        self.found.recomputed.get(range.idx()) == Some(&true)
     }
 
     /// The result, once all scopes have been found. Frees the memory that only the pass needs.
@@ -398,10 +394,9 @@ impl FoundScopes<'_> {
         if !has_modern_seq(range) {
             return seq > 0 && in_checkpoint;
         }
-        let process = self.profile.threads.get(range.thread.idx());
-        !process
-            .and_then(|t| self.records_gradients.get(t.process.idx()).copied())
-            .unwrap_or(false)
+        let process = self.profile.process_of(range.thread);
+        let records = process.and_then(|process| self.records_gradients.get(process.idx()));
+        records != Some(&true)
     }
 
     /// The scope of the innermost open range. Creates the missing scopes around it first.
@@ -459,10 +454,10 @@ fn records_gradients(profile: &Profile, texts: &RangeInfos) -> Vec<bool> {
         ) && meaning.named.as_ref().is_some_and(|n| n.gradient)
     };
     for (_, range, _) in texts.ranges(profile, gradient) {
-        let thread = profile.threads.get(range.thread.idx());
         if range.seq.is_some()
             && has_modern_seq(range)
-            && let Some(flag) = thread.and_then(|t| records.get_mut(t.process.idx()))
+            && let Some(process) = profile.process_of(range.thread)
+            && let Some(flag) = records.get_mut(process.idx())
         {
             *flag = true;
         }

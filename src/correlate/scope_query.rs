@@ -321,8 +321,7 @@ impl<'p> ScopeQuery<'_, 'p> {
             return (direction, false);
         }
         // Between its nodes, an autograd engine thread sums gradients.
-        let engine = self.engine_thread.get(spot.thread.idx());
-        if engine.copied().unwrap_or(false) {
+        if self.engine_thread.get(spot.thread.idx()) == Some(&true) {
             return (Direction::Bprop, false);
         }
         if flags.called || context.is_some_and(|c| c.seq.is_some()) {
@@ -375,7 +374,7 @@ fn node_starts(
         .filter_map(|range| {
             let seq = range.seq?.get();
             let is_node = texts.role(range, texts.of(range)) == RangeRole::Autograd;
-            let process = profile.threads.get(range.thread.idx())?.process;
+            let process = profile.process_of(range.thread)?;
             is_node.then_some((process, seq, range.span.start))
         })
         .collect();
@@ -470,7 +469,7 @@ fn numbered_nodes(profile: &Profile, tree: &ScopeTree<'_>) -> Vec<AutogradNode> 
             }
             Some(AutogradNode {
                 scope,
-                process: profile.threads.get(range.thread.idx())?.process,
+                process: profile.process_of(range.thread)?,
                 seq: tree.node_seq(scope)?,
                 start: range.span.start,
                 stem: meaning.named.as_ref().map(|n| n.stem),
@@ -490,7 +489,7 @@ fn origins(
         .enumerate()
         .filter_map(|(id, range)| {
             let seq = range.seq?;
-            let process = profile.threads.get(range.thread.idx())?.process;
+            let process = profile.process_of(range.thread)?;
             if !wanted.contains(&(process, seq.get())) {
                 return None;
             }

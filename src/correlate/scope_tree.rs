@@ -12,11 +12,11 @@ use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::scope_builder::{NewScope, ScopeBuilder};
 use super::steps::Steps;
 use crate::profile::{
-    CallId, HostRange, ProcessId, Profile, RangeId, RangeKind, SerialNumber, Strings,
+    CallId, HostRange, ProcessId, Profile, RangeId, RangeKind, SerialNumber, Strings, ThreadId,
 };
 
 /// The properties of a scope, its own and inherited.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ScopeContext {
     /// The innermost operator known to the cost table, inside the autograd node if there is one.
     pub known: Option<ScopeId>,
@@ -50,7 +50,6 @@ pub(crate) struct ScopeTree<'a> {
     capture_extent: Vec<(i64, i64)>,
     /// Numbers of autograd nodes whose engine range carries none.
     inner_seqs: FxHashMap<ScopeId, SerialNumber>,
-    nowhere: ScopeTraitsId,
 }
 
 impl<'a> ScopeTree<'a> {
@@ -64,7 +63,7 @@ impl<'a> ScopeTree<'a> {
         launches: &[Option<CallId>],
     ) -> (ScopeTree<'a>, ScopeBuilder<'a>) {
         let mut places = ScopeTraitsTable::default();
-        let nowhere = places.intern(ScopeTraits::default());
+        places.intern(ScopeTraits::default());
         let mut tree = ScopeTree {
             profile,
             texts,
@@ -77,7 +76,6 @@ impl<'a> ScopeTree<'a> {
             launch_extent: launch_extent(profile, launches, steps),
             capture_extent: capture_extent(profile),
             inner_seqs: FxHashMap::default(),
-            nowhere,
         };
         let mut sweep = ScopeBuilder::new(profile, texts, launches);
         let mut found = sweep.next();
@@ -113,7 +111,7 @@ impl<'a> ScopeTree<'a> {
 
     /// The process of a range.
     pub(crate) fn process(&self, range: &HostRange) -> Option<ProcessId> {
-        Some(self.profile.threads.get(range.thread.idx())?.process)
+        self.profile.process_of(range.thread)
     }
 
     pub(crate) fn op_name(&self, id: OpNameId) -> Option<&OpName> {
@@ -139,15 +137,7 @@ impl<'a> ScopeTree<'a> {
     fn context_of(&mut self, range: &HostRange, scope: ScopeId, nested: &NewScope) -> ScopeContext {
         let parent = nested.parent;
         let above = parent.and_then(|p| self.contexts.get(p.idx()).copied());
-        let mut context = above.unwrap_or(ScopeContext {
-            known: None,
-            with_args: None,
-            recorded: None,
-            node: None,
-            seq: None,
-            update: None,
-            place: self.nowhere,
-        });
+        let mut context = above.unwrap_or_default();
         let inherited = self.places.get(context.place);
         let mut place = inherited;
         let meaning = self.texts.of(range);
@@ -314,45 +304,39 @@ impl<'a> ScopeTree<'a> {
 
     /// A range around every launch of its process, or around every capture, does not identify a layer.
     fn is_whole_capture(&self, range: &HostRange) -> bool {
-        let Some(thread) = self.profile.threads.get(range.thread.idx()) else {
-            return false;
-        };
-        let mut extents = [&self.launch_extent, &self.capture_extent].into_iter();
-        extents.any(|extents| {
-            extents
-                .get(thread.process.idx())
-                .is_some_and(|(first, last)| {
-                    first <= last && range.span.start <= *first && *last < range.span.end
-                })
+        let process = self.profile.process_of(range.thread);
+        let extents = [&self.launch_extent, &self.capture_extent].into_iter();
+        let mut own = extents.filter_map(|extents| extents.get(process?.idx()));
+        own.any(|(first, last)| {
+            first <= last && range.span.start <= *first && *last < range.span.end
         })
     }
 }
 
 /// Per process: first and last capture of a kernel into a CUDA graph.
 fn capture_extent(profile: &Profile) -> Vec<(i64, i64)> {
-    let mut extents = vec![(i64::MAX, i64::MIN); profile.processes.len()];
-    for capture in &profile.captures {
-        let thread = profile.threads.get(capture.thread.idx());
-        if let Some(extent) = thread.and_then(|t| extents.get_mut(t.process.idx())) {
-            *extent = (extent.0.min(capture.time), extent.1.max(capture.time));
-        }
-    }
-    extents
+    let captures = profile.captures.iter();
+    extents(
+        profile,
+        captures.map(|capture| (capture.thread, capture.time)),
+    )
 }
 
 /// Per process: first and last launch outside declared warm-up.
 fn launch_extent(profile: &Profile, launches: &[Option<CallId>], steps: &Steps) -> Vec<(i64, i64)> {
+    let calls = launches.iter().flatten();
+    let calls = calls.filter_map(|call| profile.calls.get(call.idx()));
+    let calls = calls.filter(|call| !steps.is_warmup(call.span.start));
+    extents(profile, calls.map(|call| (call.thread, call.span.start)))
+}
+
+/// Per process: the first and the last of these times of its threads.
+fn extents(profile: &Profile, times: impl Iterator<Item = (ThreadId, i64)>) -> Vec<(i64, i64)> {
     let mut extents = vec![(i64::MAX, i64::MIN); profile.processes.len()];
-    for call in launches.iter().flatten() {
-        let Some(call) = profile.calls.get(call.idx()) else {
-            continue;
-        };
-        let thread = profile.threads.get(call.thread.idx());
-        if let Some(extent) = thread.and_then(|t| extents.get_mut(t.process.idx()))
-            && !steps.is_warmup(call.span.start)
-        {
-            extent.0 = extent.0.min(call.span.start);
-            extent.1 = extent.1.max(call.span.start);
+    for (thread, time) in times {
+        let process = profile.process_of(thread);
+        if let Some(extent) = process.and_then(|process| extents.get_mut(process.idx())) {
+            *extent = (extent.0.min(time), extent.1.max(time));
         }
     }
     extents

@@ -149,15 +149,17 @@ impl SiteInputs<'_> {
     fn partners(&self) -> Vec<Option<u32>> {
         let mut classes = fwd_bwd_pairs::classes(self.calls, self.arguments);
         let mut usual: FxHashMap<SiteKey, u32> = FxHashMap::default();
-        for (at, class) in classes.iter().enumerate() {
-            if let Some((key, class)) = self.call_key(at).zip(*class) {
-                usual.entry(key).or_insert(class);
+        for (call, class) in self.calls.iter().zip(&classes) {
+            if let Some(class) = *class {
+                usual
+                    .entry(self.call_key(call, None, None))
+                    .or_insert(class);
             }
         }
         if !usual.is_empty() {
-            for (at, class) in classes.iter_mut().enumerate() {
-                let key = self.call_key(at);
-                *class = class.or_else(|| usual.get(&key?).copied());
+            for (call, class) in self.calls.iter().zip(&mut classes) {
+                let key = self.call_key(call, None, None);
+                *class = class.or_else(|| usual.get(&key).copied());
             }
         }
         classes
@@ -174,30 +176,23 @@ impl SiteInputs<'_> {
         (!said).then_some(message)
     }
 
-    fn call_key(&self, at: usize) -> Option<SiteKey> {
-        let call = self.calls.get(at)?;
-        Some(SiteKey::Op {
+    fn call_key(&self, call: &OpCall, partner: Option<u32>, message: Option<u32>) -> SiteKey {
+        SiteKey::Op {
             layer: call.layer,
             op: call.op,
             direction: call.direction,
             recomputed: call.recomputed,
             args: self.arguments.class(call.args),
-            partner: None,
-            message: None,
-        })
+            partner,
+            message,
+        }
     }
 
-    fn key(&self, kernel: KernelId, link: &Link, other: Option<u32>) -> Option<SiteKey> {
-        let sent = self.arguments.class(self.message(kernel, link));
+    fn key(&self, kernel: KernelId, link: &Link, partner: Option<u32>) -> Option<SiteKey> {
+        let message = self.arguments.class(self.message(kernel, link));
         if let Some(id) = link.op {
-            let mut key = self.call_key(id.idx())?;
-            if let SiteKey::Op {
-                partner, message, ..
-            } = &mut key
-            {
-                (*partner, *message) = (other, sent);
-            }
-            return Some(key);
+            let call = self.calls.get(id.idx())?;
+            return Some(self.call_key(call, partner, message));
         }
         let setting = self.settings.get(&kernel);
         let row = self.profile.kernels.get(kernel.idx())?;
@@ -207,7 +202,7 @@ impl SiteInputs<'_> {
             missing: link.missing?,
             name: row.name,
             config: row.config,
-            message: sent,
+            message,
             replayed: self.replayed(kernel).map(|(row, _)| row),
         })
     }

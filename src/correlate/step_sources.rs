@@ -46,7 +46,7 @@ pub(super) fn recognize(
     warmup: &[Span],
 ) -> Vec<Option<Recognized>> {
     let processes = profile.processes.len();
-    let work = LaunchTimes::of(profile, launches);
+    let work = launched_by_process(profile, launches);
     let ranges = CandidateRanges::of(profile, texts, warmup);
     for source in [
         StepSource::NamedRange,
@@ -58,7 +58,7 @@ pub(super) fn recognize(
         let found: Vec<Option<Recognized>> = (0..processes)
             .map(|process| {
                 let process = ProcessId::new(process);
-                let launched = work.of_process.get(process.idx())?;
+                let launched = work.get(process.idx())?;
                 match source {
                     StepSource::NamedRange => by_name(&ranges, process, launched),
                     StepSource::Optimizer => by_optimizer(&ranges, process, launched),
@@ -123,37 +123,28 @@ impl Launched {
     }
 }
 
-/// Per process.
-struct LaunchTimes {
-    of_process: Vec<Launched>,
-}
-
-impl LaunchTimes {
-    fn of(profile: &Profile, launches: &[Option<CallId>]) -> LaunchTimes {
-        let mut rows: Vec<Vec<(i64, Option<StrId>)>> = vec![Vec::new(); profile.processes.len()];
-        for (kernel, call) in profile.kernels.iter().zip(launches) {
-            let call = call.and_then(|id| profile.calls.get(id.idx()));
-            if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
-                rows.push((call.span.start, Some(kernel.name)));
-            }
-        }
-        for call in &profile.calls {
-            let thread = profile.threads.get(call.thread.idx());
-            if call.class == ApiClass::GraphLaunch
-                && let Some(rows) = thread.and_then(|t| rows.get_mut(t.process.idx()))
-            {
-                rows.push((call.span.start, None));
-            }
-        }
-        let of_process = rows.into_iter().map(|mut rows| {
-            rows.sort_by_key(|(at, _)| *at);
-            let (times, names) = rows.into_iter().unzip();
-            Launched { times, names }
-        });
-        LaunchTimes {
-            of_process: of_process.collect(),
+fn launched_by_process(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
+    let mut rows: Vec<Vec<(i64, Option<StrId>)>> = vec![Vec::new(); profile.processes.len()];
+    for (kernel, call) in profile.kernels.iter().zip(launches) {
+        let call = call.and_then(|id| profile.calls.get(id.idx()));
+        if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
+            rows.push((call.span.start, Some(kernel.name)));
         }
     }
+    for call in &profile.calls {
+        if call.class == ApiClass::GraphLaunch
+            && let Some(process) = profile.process_of(call.thread)
+            && let Some(rows) = rows.get_mut(process.idx())
+        {
+            rows.push((call.span.start, None));
+        }
+    }
+    let of_process = rows.into_iter().map(|mut rows| {
+        rows.sort_by_key(|(at, _)| *at);
+        let (times, names) = rows.into_iter().unzip();
+        Launched { times, names }
+    });
+    of_process.collect()
 }
 
 /// Ranges with the same text on one thread, in time order, without those inside one another.
@@ -208,12 +199,9 @@ impl CandidateRanges {
                 RangeClass::DataLoading => groups.get_mut(1),
                 _ if texts.role(range, meaning) == RangeRole::User => {
                     if names_a_step(profile.text(range.text)) {
-                        let (_, spans) = named
-                            .entry(range.thread)
-                            .or_insert_with(|| (range.text, Vec::new()));
-                        if spans.last().is_none_or(|last| range.span.start >= last.end) {
-                            spans.push(range.span);
-                        }
+                        let first = || (range.text, Vec::new());
+                        let (_, spans) = named.entry(range.thread).or_insert_with(first);
+                        add_outermost(spans, range.span);
                     }
                     let [any, repeated] = open.entry(range.thread).or_insert([i64::MIN; 2]);
                     let outermost = range.span.start >= *any;
@@ -236,21 +224,14 @@ impl CandidateRanges {
             };
             if let Some(group) = group {
                 let spans = group.entry((range.thread, range.text)).or_default();
-                if spans.last().is_none_or(|last| range.span.start >= last.end) {
-                    spans.push(range.span);
-                }
+                add_outermost(spans, range.span);
             }
         }
         let [optimizer, loader, user, wrapped] = groups;
-        let named = named.into_iter().filter_map(|(thread, (text, spans))| {
-            Some(Repeated {
-                process: profile.threads.get(thread.idx())?.process,
-                text: profile.text(text).to_owned(),
-                spans,
-            })
-        });
+        let named = named.into_iter();
+        let named = named.map(|(thread, (text, spans))| ((thread, text), spans));
         CandidateRanges {
-            named: named.collect(),
+            named: repeated(profile, named),
             optimizer: repeated(profile, optimizer),
             loader: repeated(profile, loader),
             user: repeated(profile, user),
@@ -319,10 +300,20 @@ fn is_step(profile: &Profile, range: &HostRange) -> bool {
     }
 }
 
-fn repeated(profile: &Profile, groups: BTreeMap<(ThreadId, StrId), Vec<Span>>) -> Vec<Repeated> {
+/// Adds a range, unless it is inside of the one before.
+fn add_outermost(spans: &mut Vec<Span>, span: Span) {
+    if spans.last().is_none_or(|last| span.start >= last.end) {
+        spans.push(span);
+    }
+}
+
+fn repeated(
+    profile: &Profile,
+    groups: impl IntoIterator<Item = ((ThreadId, StrId), Vec<Span>)>,
+) -> Vec<Repeated> {
     let groups = groups.into_iter().filter_map(|((thread, text), spans)| {
         Some(Repeated {
-            process: profile.threads.get(thread.idx())?.process,
+            process: profile.process_of(thread)?,
             text: profile.text(text).to_owned(),
             spans,
         })
@@ -344,18 +335,10 @@ fn by_optimizer(
     work: &Launched,
 ) -> Option<Recognized> {
     let steps = most_frequent(&ranges.optimizer, process)?;
-    let ends: Vec<i64> = steps.spans.iter().map(|s| s.end).collect();
-    let mut spans: Vec<Span> = ends
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [start, end] => Some(Span {
-                start: *start,
-                end: *end,
-            }),
-            _ => None,
-        })
-        .collect();
-    let (first, end) = (steps.spans.first()?.start, *ends.first()?);
+    let ends = steps.spans.iter().map(|s| s.end);
+    let spans = ends.clone().zip(ends.skip(1));
+    let mut spans: Vec<Span> = spans.map(|(start, end)| Span { start, end }).collect();
+    let Span { start: first, end } = *steps.spans.first()?;
     let loaders = ranges.loader.iter().filter(|r| r.process == process);
     let batch = loaders.filter_map(|r| r.spans.first()).map(|s| s.start);
     let batch = batch.filter(|start| *start < first).min();
@@ -401,10 +384,8 @@ fn tiles(ranges: &[Span], end: i64) -> Vec<Span> {
 
 /// The calls of the CUDA API that a process made.
 fn calls_of(profile: &Profile, process: ProcessId) -> impl Iterator<Item = &ApiCall> {
-    profile.calls.iter().filter(move |call| {
-        let thread = profile.threads.get(call.thread.idx());
-        thread.is_some_and(|thread| thread.process == process)
-    })
+    let calls = profile.calls.iter();
+    calls.filter(move |call| profile.process_of(call.thread) == Some(process))
 }
 
 /// Whether the host waits for the whole device in each of these spans, as benchmarks do to time them. Layers,
@@ -586,7 +567,7 @@ impl KernelSequence {
 
     /// Whether most distances between consecutive positions are about the same.
     fn is_regular(&self, at: &[usize]) -> bool {
-        let distances: Vec<usize> = at.windows(2).map(distance).collect();
+        let distances = distances(at);
         let Some(typical) = median(&mut distances.clone()) else {
             return false;
         };
@@ -596,16 +577,13 @@ impl KernelSequence {
 
     /// The steps in which the kernel at each of these positions occurs once.
     fn steps(&self, anchor: &[usize]) -> Option<Vec<Span>> {
-        let period = median(&mut anchor.windows(2).map(distance).collect::<Vec<_>>())?;
+        let period = median(&mut distances(anchor))?;
         let offset = self.offset(anchor, period)?;
         let starts = anchor.iter().map(|at| at + offset);
         let starts: Vec<usize> = starts.filter(|at| *at < self.kinds.len()).collect();
-        let whole: Vec<Option<FxHashMap<StrId, usize>>> = starts
-            .windows(2)
-            .map(|pair| match pair {
-                [a, b] => self.kinds.get(*a..*b).map(counts),
-                _ => None,
-            })
+        let whole = starts.iter().zip(starts.iter().skip(1));
+        let whole: Vec<Option<FxHashMap<StrId, usize>>> = whole
+            .map(|(from, until)| self.kinds.get(*from..*until).map(counts))
             .collect();
         let reference = whole.get(whole.len() / 2)?.as_ref()?;
         let (first, last) = (*starts.first()?, *starts.last()?);
@@ -626,14 +604,11 @@ impl KernelSequence {
             .collect();
         same.push(same_work(&tail, reference));
         // The first iterations may differ: only a run of equal ones at the end is taken.
-        let first = same.iter().rposition(|same| !same);
-        let complete = if same.last() == Some(&true) {
-            first.map_or(0, |at| at + 1)
-        } else {
+        if same.last() == Some(&false) {
             same.pop();
-            let before = same.iter().rposition(|same| !same);
-            before.map_or(0, |at| at + 1)
-        };
+        }
+        let complete = same.iter().rposition(|same| !same);
+        let complete = complete.map_or(0, |at| at + 1);
         let steps = starts.get(complete..same.len())?;
         if steps.len() < FEWEST_REPETITIONS {
             return None;
@@ -668,11 +643,10 @@ impl KernelSequence {
     }
 }
 
-fn distance(pair: &[usize]) -> usize {
-    match pair {
-        [a, b] => b.saturating_sub(*a),
-        _ => 0,
-    }
+/// The distances between consecutive positions.
+fn distances(at: &[usize]) -> Vec<usize> {
+    let pairs = at.iter().zip(at.iter().skip(1));
+    pairs.map(|(a, b)| b.saturating_sub(*a)).collect()
 }
 
 fn counts(kinds: &[LaunchKind]) -> FxHashMap<StrId, usize> {

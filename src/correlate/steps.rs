@@ -48,8 +48,8 @@ impl Steps {
         for (_, range, meaning) in ranges.filter(|(_, r, _)| r.kind != RangeKind::Mark) {
             match meaning.what {
                 RangeClass::Step { family, number } => {
-                    let process = profile.threads.get(range.thread.idx());
-                    if let Some(list) = process.and_then(|t| numbered.get_mut(t.process.idx())) {
+                    let process = profile.process_of(range.thread);
+                    if let Some(list) = process.and_then(|p| numbered.get_mut(p.idx())) {
                         list.push(NumberedRange {
                             thread: range.thread,
                             family,

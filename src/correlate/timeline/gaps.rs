@@ -438,27 +438,15 @@ impl<'a> HostActivity<'a> {
 
     /// The process of an item and the call that launched it.
     fn launch(&self, item: &WorkItem) -> (Option<ProcessId>, Option<CallId>) {
-        let row = item.row as usize;
+        let (profile, row) = (self.profile, item.row as usize);
         let key = match item.kind {
             WorkKind::Kernel | WorkKind::Communication => {
-                let process = self.profile.kernels.get(row).map(|k| k.process);
+                let process = profile.kernels.get(row).map(|k| k.process);
                 return (process, self.launches.get(row).copied().flatten());
             }
-            WorkKind::Copy => self
-                .profile
-                .copies
-                .get(row)
-                .map(|c| (c.process, c.correlation)),
-            WorkKind::Set => self
-                .profile
-                .sets
-                .get(row)
-                .map(|s| (s.process, s.correlation)),
-            WorkKind::Graph => self
-                .profile
-                .graphs
-                .get(row)
-                .map(|g| (g.process, g.correlation)),
+            WorkKind::Copy => (profile.copies.get(row)).map(|c| (c.process, c.correlation)),
+            WorkKind::Set => (profile.sets.get(row)).map(|s| (s.process, s.correlation)),
+            WorkKind::Graph => (profile.graphs.get(row)).map(|g| (g.process, g.correlation)),
             WorkKind::Excluded => None,
         };
         let call = key.and_then(|(process, id)| self.calls.get(process, id));
@@ -686,8 +674,7 @@ fn stalls(
     if call.class != ApiClass::CopySync || call.span.ns() < SETTING_UP_NS {
         return false;
     }
-    let process = profile.threads.get(call.thread.idx()).map(|t| t.process);
-    let key = process.zip(call.correlation);
+    let key = profile.process_of(call.thread).zip(call.correlation);
     let ns = key.and_then(|key| copied.get(&key));
     ns.is_some_and(|ns| ns.saturating_mul(10) < call.span.ns())
 }
@@ -813,14 +800,9 @@ fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Intervals> {
         if !is_profilers_own(profile.text(overhead.name)) {
             continue;
         }
-        let process = overhead
-            .thread
-            .and_then(|t| profile.threads.get(t.idx()))
-            .map(|t| t.process);
-        spans
-            .entry(process)
-            .or_default()
-            .push((overhead.span, None));
+        let process = overhead.thread.and_then(|t| profile.process_of(t));
+        let spans = spans.entry(process).or_default();
+        spans.push((overhead.span, None));
     }
     spans
         .into_iter()

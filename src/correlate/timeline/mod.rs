@@ -138,12 +138,14 @@ pub(crate) fn launch_times<'a>(
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
 ) -> impl Iterator<Item = i64> + 'a {
-    profile.kernels.iter().enumerate().map(|(index, kernel)| {
-        let launch = launches.get(index).copied().flatten();
-        launch
-            .and_then(|call| profile.calls.get(call.idx()))
-            .map_or(kernel.span.start, |call| call.span.start)
-    })
+    profile
+        .kernels
+        .iter()
+        .zip(launches)
+        .map(|(kernel, launch)| {
+            let call = launch.and_then(|call| profile.calls.get(call.idx()));
+            call.map_or(kernel.span.start, |call| call.span.start)
+        })
 }
 
 /// Per kernel: whether it was launched in time that is analyzed. Exclusions that cover everything are
