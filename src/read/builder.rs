@@ -4,8 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::profile::{
-    ApiCall, ConfigId, Device, DeviceId, Format, LaunchConfig, Process, ProcessId, Profile,
-    RangeText, SerialNumber, StrId, Strings, Thread, ThreadId,
+    ConfigId, Device, DeviceId, Format, LaunchConfig, Process, ProcessId, Profile, RangeText,
+    SerialNumber, StrId, Strings, Thread, ThreadId,
 };
 
 /// The parts of a range text that are fields of a range.
@@ -154,7 +154,7 @@ impl Builder {
     pub(super) fn owners(&self) -> Owners {
         let mut by_correlation: FxHashMap<SerialNumber, Option<ProcessId>> = FxHashMap::default();
         for call in &self.profile.calls {
-            let process = self.process_of(call);
+            let process = self.profile.process_of(call.thread);
             let Some(correlation) = call.correlation else {
                 continue;
             };
@@ -174,14 +174,6 @@ impl Builder {
                 _ => None,
             },
         }
-    }
-
-    /// The process that made a call.
-    pub(super) fn process_of(&self, call: &ApiCall) -> Option<ProcessId> {
-        self.profile
-            .threads
-            .get(call.thread.idx())
-            .map(|t| t.process)
     }
 
     /// The finished profile: `describe` fills in the devices, and all tables are sorted.
@@ -252,24 +244,13 @@ impl Builder {
             }
         };
         let profile = &mut self.profile;
-        profile
-            .kernels
-            .iter_mut()
-            .for_each(|k| rename(&mut k.device));
-        profile
-            .copies
-            .iter_mut()
-            .for_each(|c| rename(&mut c.device));
-        profile.sets.iter_mut().for_each(|s| rename(&mut s.device));
-        profile
-            .graphs
-            .iter_mut()
-            .for_each(|g| rename(&mut g.device));
-        profile
-            .events
-            .iter_mut()
-            .filter_map(|e| e.device.as_mut())
-            .for_each(rename);
+        let kernels = profile.kernels.iter_mut().map(|k| &mut k.device);
+        let copies = profile.copies.iter_mut().map(|c| &mut c.device);
+        let sets = profile.sets.iter_mut().map(|s| &mut s.device);
+        let graphs = profile.graphs.iter_mut().map(|g| &mut g.device);
+        let events = profile.events.iter_mut().filter_map(|e| e.device.as_mut());
+        let work = kernels.chain(copies).chain(sets).chain(graphs);
+        work.chain(events).for_each(rename);
     }
 }
 

@@ -53,11 +53,11 @@ impl ChangeGuard {
         if ChangeGuard::of(path) == *self {
             return read;
         }
-        Err(E::from(ReadError {
-            path: path.display().to_string(),
-            problem: "another program wrote to the file while it was read".to_owned(),
-            remedy: "wait until it has ended".to_owned(),
-        }))
+        Err(E::from(ReadError::new(
+            path,
+            "another program wrote to the file while it was read",
+            "wait until it has ended",
+        )))
     }
 }
 

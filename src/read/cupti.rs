@@ -3,7 +3,7 @@
 //! numbers of enumerations, are in [`Cupti`].
 
 use super::builder::Builder;
-use super::integer_rows::{columns, for_each_row};
+use super::integer_rows::for_each_row;
 use super::reader::{Progress, ReadError};
 use super::skipped_rows::SkippedRows;
 use super::sqlite::Db;
@@ -79,22 +79,19 @@ impl GpuRecord {
     }
 }
 
-columns!(
-    CopyColumns,
-    [
-        "start",
-        "end",
-        "deviceId=0",
-        "globalPid",
-        "streamId",
-        "correlationId",
-        "bytes",
-        "copyKind",
-        "srcKind",
-        "dstKind",
-        "graphNodeId"
-    ]
-);
+const COPY_COLUMNS: [&str; 11] = [
+    "start",
+    "end",
+    "deviceId=0",
+    "globalPid",
+    "streamId",
+    "correlationId",
+    "bytes",
+    "copyKind",
+    "srcKind",
+    "dstKind",
+    "graphNodeId",
+];
 
 /// Adds the memory copies of these tables to the profile.
 pub(super) fn copies(
@@ -106,54 +103,45 @@ pub(super) fn copies(
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
     for table in tables {
-        for_each_row(
-            db,
-            table,
-            CopyColumns,
-            progress,
-            |row: [Option<i64>; 11]| {
-                let [common @ .., bytes, kind, src, dst, node] = row;
-                let [.., process, _, _] = common;
-                let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
-                    return;
-                };
-                let Some(bytes) = skipped.value(count64(bytes)) else {
-                    return;
-                };
-                let copy = MemoryCopy {
-                    span: common.span,
-                    device: common.device,
-                    process: common.process,
-                    stream: common.stream,
-                    correlation: common.correlation,
-                    bytes,
-                    kind: cupti.copy_kind(kind),
-                    src: cupti.memory_kind(src),
-                    dst: cupti.memory_kind(dst),
-                    captured: cupti.captured(builder, node, process),
-                };
-                builder.profile.copies.push(copy);
-            },
-        )?;
+        for_each_row(db, table, COPY_COLUMNS, progress, |row| {
+            let [common @ .., bytes, kind, src, dst, node] = row;
+            let [.., process, _, _] = common;
+            let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
+                return;
+            };
+            let Some(bytes) = skipped.value(count64(bytes)) else {
+                return;
+            };
+            let copy = MemoryCopy {
+                span: common.span,
+                device: common.device,
+                process: common.process,
+                stream: common.stream,
+                correlation: common.correlation,
+                bytes,
+                kind: cupti.copy_kind(kind),
+                src: cupti.memory_kind(src),
+                dst: cupti.memory_kind(dst),
+                captured: cupti.captured(builder, node, process),
+            };
+            builder.profile.copies.push(copy);
+        })?;
     }
     skipped.note(&mut builder.profile, "memory copy", "device", "size");
     Ok(())
 }
 
-columns!(
-    SetColumns,
-    [
-        "start",
-        "end",
-        "deviceId=0",
-        "globalPid",
-        "streamId",
-        "correlationId",
-        "bytes",
-        "memKind|memoryKind",
-        "graphNodeId"
-    ]
-);
+const SET_COLUMNS: [&str; 9] = [
+    "start",
+    "end",
+    "deviceId=0",
+    "globalPid",
+    "streamId",
+    "correlationId",
+    "bytes",
+    "memKind|memoryKind",
+    "graphNodeId",
+];
 
 /// Adds the memsets of a table to the profile.
 pub(super) fn sets(
@@ -164,7 +152,7 @@ pub(super) fn sets(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
-    for_each_row(db, table, SetColumns, progress, |row: [Option<i64>; 9]| {
+    for_each_row(db, table, SET_COLUMNS, progress, |row| {
         let [common @ .., bytes, kind, node] = row;
         let [.., process, _, _] = common;
         let Some(common) = GpuRecord::read(common, &mut skipped, cupti, builder) else {
@@ -189,16 +177,13 @@ pub(super) fn sets(
     Ok(())
 }
 
-columns!(
-    SyncColumns,
-    [
-        "start",
-        "end",
-        "globalPid",
-        "correlationId",
-        "syncType|deprecatedSyncType|type"
-    ]
-);
+const SYNC_COLUMNS: [&str; 5] = [
+    "start",
+    "end",
+    "globalPid",
+    "correlationId",
+    "syncType|deprecatedSyncType|type",
+];
 
 /// Adds the synchronizations of a table to the profile. The API calls must be in the profile already,
 /// because the kind is taken from them if possible.
@@ -210,7 +195,7 @@ pub(super) fn syncs(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
-    for_each_row(db, table, SyncColumns, progress, |row| {
+    for_each_row(db, table, SYNC_COLUMNS, progress, |row| {
         let [start, end, process, id, kind] = row;
         skipped.rows += 1;
         let Some(span) = skipped.span(start, end) else {

@@ -36,7 +36,7 @@ pub use pruning::{
     DeferredRanges, Part, PartDomain, PartPruner, PartRange, PartText, PartThread, Pruning,
     RemovedRanges,
 };
-pub use reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
+pub use reader::{Input, NoProgress, Progress, ReadError, Reader};
 
 /// The readers of all formats, in the order in which they are tried. A new format is one module and
 /// one entry here.
@@ -98,10 +98,7 @@ fn open_file(
 ) -> Result<Profile, ReadError> {
     let guard = ChangeGuard::of(path);
     let read = match reader(path)? {
-        Ok(reader) => match pruning {
-            Some(pruning) => reader.read_pruned(path, pruning, progress),
-            None => reader.read(path, progress),
-        },
+        Ok(reader) => reader.read(path, pruning, progress),
         Err(other) => Err(other),
     };
     guard.confirm(path, read)
@@ -132,22 +129,17 @@ pub fn recognize(path: &Path) -> Result<&'static Format, ReadError> {
 /// The reader of a file, or an error that describes the file.
 fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadError> {
     let head = recognize::head(path)?;
-    let tables = if magic::is_sqlite(&head) {
-        Some(sqlite::Db::open(path)?.table_names())
-    } else {
-        None
+    let tables = match magic::is_sqlite(&head) {
+        true => Some(sqlite::Db::open(path)?.table_names()),
+        false => None,
     };
     let input = Input {
         path,
         head: &head,
         tables: tables.as_deref(),
     };
-    for reader in READERS {
-        if let Sniff::Yes(_) = reader.sniff(&input) {
-            return Ok(Ok(*reader));
-        }
-    }
-    Ok(Err(match &tables {
+    let found = READERS.iter().find(|reader| reader.recognizes(&input));
+    Ok(found.copied().ok_or_else(|| match &tables {
         Some(tables) => recognize::other_database(path, tables),
         None => recognize::not_a_profile(path, &head),
     }))
@@ -176,7 +168,7 @@ mod tests {
         };
         READERS
             .iter()
-            .find(|r| matches!(r.sniff(&input), Sniff::Yes(_)))
+            .find(|r| r.recognizes(&input))
             .map(|r| r.format().id)
     }
 

@@ -7,7 +7,8 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::reader::{Progress, ReadError};
 use super::sqlite::{Cells, Db, Sink};
@@ -18,16 +19,14 @@ use crate::profile::{StrId, Strings};
 #[derive(Debug, Clone)]
 pub(super) struct Distinct<T> {
     last: Option<(T, u32)>,
-    numbers: FxHashMap<T, u32>,
-    values: Vec<T>,
+    values: IndexSet<T, FxBuildHasher>,
 }
 
 impl<T> Default for Distinct<T> {
     fn default() -> Self {
         Distinct {
             last: None,
-            numbers: FxHashMap::default(),
-            values: Vec::new(),
+            values: IndexSet::default(),
         }
     }
 }
@@ -40,17 +39,14 @@ impl<T: Copy + Eq + Hash> Distinct<T> {
         {
             return number;
         }
-        let next = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
-        let number = *self.numbers.entry(value).or_insert(next);
-        if number == next {
-            self.values.push(value);
-        }
+        let (number, _) = self.values.insert_full(value);
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
         self.last = Some((value, number));
         number
     }
 
-    /// The values, indexed by their numbers.
-    pub(super) fn values(&self) -> &[T] {
+    /// The values, in the order of their numbers.
+    pub(super) fn values(&self) -> &IndexSet<T, FxBuildHasher> {
         &self.values
     }
 }
@@ -115,7 +111,7 @@ pub(super) struct PartNames {
 
 impl PartNames {
     /// The name in a column that holds an id of the string table or a text.
-    pub(super) fn of_cell(&mut self, cells: &Cells<'_, '_>, column: usize) -> PartName {
+    pub(super) fn of_cell(&mut self, cells: &Cells<'_>, column: usize) -> PartName {
         PartName(match cells.int(column) {
             Some(id) => self.names.id(id),
             None => {
@@ -224,7 +220,7 @@ impl StringTable {
             ids: ids.into(),
             found: FxHashMap::default(),
         };
-        let parts = db.scan(table, &sink, progress)?;
+        let parts = db.scan(table, &STRING_COLUMNS, &sink, progress)?;
         Ok(StringTable(
             parts.into_iter().flat_map(|part| part.found).collect(),
         ))
@@ -242,11 +238,11 @@ struct ReferencedStrings {
     found: FxHashMap<i64, Box<str>>,
 }
 
-impl Sink for ReferencedStrings {
-    /// The key is `id` in Nsight Systems, `_id_` in nvprof.
-    const COLUMNS: &'static [&'static str] = &["id|_id_", "value"];
+/// The key is `id` in Nsight Systems, `_id_` in nvprof.
+const STRING_COLUMNS: [&str; 2] = ["id|_id_", "value"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for ReferencedStrings {
+    fn row(&mut self, cells: &Cells<'_>) {
         if let Some(id) = cells.int(0)
             && self.ids.contains(&id)
             && let Some(bytes) = cells.bytes(1)

@@ -9,28 +9,18 @@ use crate::profile::{Format, Profile};
 pub trait Reader: Sync {
     /// The format it reads.
     fn format(&self) -> &'static Format;
-    /// Whether the file is of this format, with the reason. Depends on the content, never on the name.
-    fn sniff(&self, input: &Input<'_>) -> Sniff;
-    /// Reads the whole file.
+    /// Whether the file is of this format. Depends on the content, never on the name.
+    fn recognizes(&self, input: &Input<'_>) -> bool;
+    /// Reads the file, with `pruning` without the ranges that are not needed.
     ///
     /// # Errors
     /// When nothing can be read. Missing data is mentioned in a note of the profile.
-    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError>;
-    /// Reads the file without the ranges that are not needed. A reader of large files overrides this
-    /// to remove them while it reads.
-    ///
-    /// # Errors
-    /// As [`Reader::read`].
-    fn read_pruned(
+    fn read(
         &self,
         path: &Path,
-        pruning: &dyn Pruning,
+        pruning: Option<&dyn Pruning>,
         progress: &dyn Progress,
-    ) -> Result<Profile, ReadError> {
-        let mut profile = self.read(path, progress)?;
-        pruning.prune(&mut profile);
-        Ok(profile)
-    }
+    ) -> Result<Profile, ReadError>;
 }
 
 /// The data from which a reader recognizes its format.
@@ -62,15 +52,6 @@ impl Input<'_> {
     }
 }
 
-/// Whether a file is of a format, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sniff {
-    /// It is.
-    Yes(String),
-    /// It is not.
-    No(String),
-}
-
 /// Receives the progress of reading a file. The default methods do nothing.
 pub trait Progress: Sync {
     /// Called when a phase begins, which reads `total` rows or bytes, if known.
@@ -95,4 +76,18 @@ pub struct ReadError {
     pub problem: String,
     /// How to solve the problem.
     pub remedy: String,
+}
+
+impl ReadError {
+    pub(crate) fn new(
+        path: &Path,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ReadError {
+        ReadError {
+            path: path.display().to_string(),
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
 }

@@ -13,11 +13,7 @@ use crate::base::temporary::Temporary;
 /// # Errors
 /// When there is no such file, or it is a folder, a device, empty, or not readable.
 pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let fail = |problem: &str, remedy: &str| ReadError {
-        path: path.display().to_string(),
-        problem: problem.to_owned(),
-        remedy: remedy.to_owned(),
-    };
+    let fail = |problem: &str, remedy: &str| ReadError::new(path, problem, remedy);
     let io = |e: &std::io::Error| match e.kind() {
         std::io::ErrorKind::NotFound => fail(
             "there is no such file",
@@ -117,60 +113,64 @@ pub(super) fn folder_remedy(path: &Path) -> String {
         .to_owned()
 }
 
+/// Files that may be profiles, by their names: what they are, a remark, and the remedy before a list of them.
+type Candidates = (fn(&str) -> bool, &'static str, &'static str, &'static str);
+
+const CANDIDATES: [Candidates; 3] = [
+    (
+        |name| ends_with_one_of(name, &[".json", ".json.gz"]),
+        "JSON file",
+        " (traces, by their names)",
+        "give one of them",
+    ),
+    (
+        |name| ends_with_one_of(name, &[".sqlite", ".sqlite3", ".nvvp", ".db"]),
+        "database",
+        "",
+        "give one of them",
+    ),
+    (
+        is_report,
+        "Nsight Systems report",
+        "",
+        "export one with the `nsys` that made it, `nsys export --type sqlite FILE`",
+    ),
+];
+
+fn ends_with_one_of(name: &str, endings: &[&str]) -> bool {
+    endings.iter().any(|end| name.ends_with(end))
+}
+
 /// The error for a folder: lists the files in it that may be profiles, based on their names.
 fn folder(path: &Path) -> ReadError {
     let names = names_in(path);
-    let with = |wanted: fn(&str) -> bool| -> Vec<&String> {
-        names.iter().filter(|name| wanted(name)).collect()
-    };
-    let commands = |found: &[&String]| commands(path, found);
-    let traces = with(|name| name.ends_with(".json") || name.ends_with(".json.gz"));
-    let databases = with(|name| {
-        [".sqlite", ".sqlite3", ".nvvp", ".db"]
-            .iter()
-            .any(|end| name.ends_with(end))
-    });
-    let reports = with(is_report);
-    let logs = with(is_log);
-    let (found, remedy) = if !traces.is_empty() {
-        (
-            format!(
-                "{} (traces, by their names)",
-                counted(traces.len(), "JSON file")
-            ),
-            format!("give one of them:\n    {}", commands(&traces)),
-        )
-    } else if !databases.is_empty() {
-        (
-            counted(databases.len(), "database"),
-            format!("give one of them:\n    {}", commands(&databases)),
-        )
-    } else if !reports.is_empty() {
-        (
-            counted(reports.len(), "Nsight Systems report"),
-            format!(
-                "export one with the `nsys` that made it, `nsys export --type sqlite FILE`:\n    {}",
-                commands(&reports)
-            ),
-        )
-    } else if !logs.is_empty() {
-        (
-            format!("{} of TensorBoard and no trace", counted(logs.len(), "log")),
+    let candidates = CANDIDATES
+        .iter()
+        .find_map(|(is_one, what, remark, remedy)| {
+            let found: Vec<&String> = names.iter().filter(|name| is_one(name)).collect();
+            let listed = || format!("{remedy}:\n    {}", commands(path, &found));
+            let count = counted(found.len(), what);
+            (!found.is_empty()).then(|| (format!("{count}{remark}"), listed()))
+        });
+    let logs = names.iter().filter(|name| is_log(name)).count();
+    let (found, remedy) = match candidates {
+        Some(candidates) => candidates,
+        None if logs > 0 => (
+            format!("{} of TensorBoard and no trace", counted(logs, "log")),
             TRACES_BESIDE_LOGS.to_owned(),
-        )
-    } else {
-        (
+        ),
+        None => (
             "no file in it that looks like a profile".to_owned(),
             "give an `.sqlite` export of Nsight Systems, an nvprof database, or a `.pt.trace.json` of \
              torch.profiler"
                 .to_owned(),
-        )
+        ),
     };
-    ReadError {
-        path: path.display().to_string(),
-        problem: format!("expected a profile, found a folder with {found}"),
+    ReadError::new(
+        path,
+        format!("expected a profile, found a folder with {found}"),
         remedy,
-    }
+    )
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -180,10 +180,10 @@ fn counted(count: usize, what: &str) -> String {
 /// Whether a file is a report of Nsight Systems, by its name: the format has no published signature.
 /// Affects only the text of a remedy.
 fn is_report(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    [".nsys-rep", ".qdrep", ".qdstrm"]
-        .iter()
-        .any(|end| lower.ends_with(end))
+    ends_with_one_of(
+        &name.to_ascii_lowercase(),
+        &[".nsys-rep", ".qdrep", ".qdstrm"],
+    )
 }
 
 /// Maximum number of bytes read from a pipe; no trace is longer.
@@ -209,19 +209,15 @@ pub(super) fn is_stream(path: &Path) -> bool {
 /// # Errors
 /// When the data does not begin like a trace, cannot be read, or never ends.
 pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
-    let fail = |problem: String, remedy: &str| ReadError {
-        path: path.display().to_string(),
-        problem,
-        remedy: remedy.to_owned(),
-    };
-    let io = |e: std::io::Error| fail(format!("cannot be read: {e}"), "write it to a file first");
+    let fail = |problem: &str, remedy: &str| ReadError::new(path, problem, remedy);
+    let io = |e: std::io::Error| fail(&format!("cannot be read: {e}"), "write it to a file first");
     let mut stream = File::open(path).map_err(io)?;
     let mut head = Vec::new();
     let beginning = stream.by_ref().take(HEAD_BYTES);
     { beginning }.read_to_end(&mut head).map_err(io)?;
     if is_sqlite(&head) {
         return Err(fail(
-            "expected a regular file, found an SQLite database in a pipe".into(),
+            "expected a regular file, found an SQLite database in a pipe",
             "write it to a file first: its pages are read in any order, which a pipe does not allow",
         ));
     }
@@ -234,7 +230,7 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
     let taken = std::io::copy(&mut head.as_slice().chain(rest), &mut file).map_err(io)?;
     if taken > MAX_STREAM {
         return Err(fail(
-            "more came out of the pipe than any trace holds".into(),
+            "more came out of the pipe than any trace holds",
             "check what writes into it",
         ));
     }
@@ -245,14 +241,14 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
 /// profile instead.
 pub(super) fn not_a_profile(path: &Path, head: &[u8]) -> ReadError {
     let (found, remedy) = describe(path, head);
-    ReadError {
-        path: path.display().to_string(),
-        problem: format!(
+    ReadError::new(
+        path,
+        format!(
             "expected an Nsight Systems SQLite export, an nvprof database or a PyTorch profiler trace, \
              found {found}"
         ),
         remedy,
-    }
+    )
 }
 
 /// First bytes of files that are given instead of a profile, with a description and the remedy.
@@ -430,26 +426,24 @@ pub(super) fn other_database(path: &Path, tables: &[String]) -> ReadError {
     // The database of DLProf is `dlprof_dldb.sqlite` and contains only aggregates.
     let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase());
     if name.is_some_and(|n| n.contains("dlprof") || n.contains("dldb")) {
-        return ReadError {
-            path: path.display().to_string(),
-            problem: format!(
+        return ReadError::new(
+            path,
+            format!(
                 "expected an Nsight Systems export, found a DLProf database ({found}): it holds sums, \
                  not the kernels"
             ),
-            remedy:
-                "give the `nsys_profile.sqlite` that DLProf wrote beside it, or export its report: \
-                     `nsys export --type sqlite nsys_profile.qdrep`"
-                    .into(),
-        };
+            "give the `nsys_profile.sqlite` that DLProf wrote beside it, or export its report: \
+             `nsys export --type sqlite nsys_profile.qdrep`",
+        );
     }
-    ReadError {
-        path: path.display().to_string(),
-        problem: format!(
+    ReadError::new(
+        path,
+        format!(
             "expected the tables of Nsight Systems (`StringIds`, `CUPTI_ACTIVITY_KIND_KERNEL`) \
              or of nvprof (`StringTable`), found an SQLite database of another program: {found}"
         ),
-        remedy: "give the file written by `nsys export --type sqlite` or `nvprof -o`".into(),
-    }
+        "give the file written by `nsys export --type sqlite` or `nvprof -o`",
+    )
 }
 
 /// A path quoted for a POSIX shell.

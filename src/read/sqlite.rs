@@ -1,31 +1,25 @@
 //! Reads SQLite files fast, without changing them or creating files beside them.
 //!
-//! Schemas differ between versions of a tool, so a [`Sink`] names the columns it needs, and
-//! [`Db::scan`] determines which of them the file has. Ordinary tables are read from their [`pages`].
-//! Rows of other tables are passed to the sink by an aggregate function inside SQLite, which saves a
-//! call per row and column. Large tables are read in parts by all threads, and the sinks are returned
-//! in rowid order.
+//! Schemas differ between versions of a tool, so [`Db::scan`] is given the columns that a [`Sink`] needs, and
+//! determines which of them the file has. Ordinary tables are read from their [`pages`], in parts by all
+//! threads, and the sinks are returned in rowid order. Other tables are read through SQLite.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use rusqlite::config::DbConfig;
-use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Row, params};
 
 use super::reader::{Progress, ReadError};
 pub(super) use errors::{contradiction, error};
 use errors::{damaged, unfinished};
 
-mod chunk;
 mod errors;
 mod pages;
-use chunk::Chunk;
 use pages::{Broken, Layout, Leaf, Leaves, Pages, Wanted};
 
 /// Minimum number of bytes per row. Bounds the number of rows of a file: rowids may have gaps, so their
@@ -33,32 +27,30 @@ use pages::{Broken, Layout, Leaf, Leaves, Pages, Wanted};
 const ROW_BYTES: u64 = 64;
 /// Leaf pages per part of a table; each has some tens of rows.
 const CHUNK_LEAVES: usize = 256;
+/// Rows per part of a table that is read through SQLite; few in tests, so that small tables have several parts.
+const PART_ROWS: u64 = if cfg!(test) { 1000 } else { 65_536 };
 
 /// Receives the rows of one table. Cloned for parts of the table that are read at the same time.
 pub(super) trait Sink: Clone + Send + Sync + 'static {
-    /// The needed columns, in the order in which [`Cells`] numbers them. `a|b` is the first of them
-    /// that exists and is not NULL; `a=7` is 7 in files without this column (otherwise NULL).
-    const COLUMNS: &'static [&'static str];
     /// Receives one row.
-    fn row(&mut self, cells: &Cells<'_, '_>);
+    fn row(&mut self, cells: &Cells<'_>);
     /// Called after the last row of each part of the table.
     fn finish(&mut self) {}
 }
 
 /// The columns of one row that a [`Sink`] needs.
-pub(super) enum Cells<'a, 'c> {
-    Sql(&'a Context<'c>),
+pub(super) enum Cells<'a> {
+    Sql(&'a Row<'a>),
     Page(pages::Row<'a>),
 }
 
-impl<'a> Cells<'a, '_> {
+impl<'a> Cells<'a> {
     /// The value in a column; NULL for a column that the file does not have.
     #[inline]
     pub(super) fn raw(&self, column: usize) -> ValueRef<'a> {
         match self {
             Cells::Page(row) => row.value(column),
-            Cells::Sql(row) if column < row.len() => row.get_raw(column),
-            Cells::Sql(_) => ValueRef::Null,
+            Cells::Sql(row) => row.get_ref(column).unwrap_or(ValueRef::Null),
         }
     }
 
@@ -81,6 +73,14 @@ pub(super) fn int(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Integer(i) => Some(i),
         ValueRef::Real(r) if r.is_finite() && r.abs() < 9.0e18 => Some(r as i64),
+        _ => None,
+    }
+}
+
+/// A text, in which bytes that are not UTF-8 are replaced.
+fn text(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     }
 }
@@ -112,21 +112,10 @@ struct Entry {
     has_rowid: bool,
 }
 
-/// Opens connections to a file.
-#[derive(Debug, Clone)]
-struct Opener {
-    uri: String,
-    /// Whether there is a write-ahead log to read.
-    wal: bool,
-    /// Whether there is neither a log nor a journal.
-    alone: bool,
-}
-
 /// An open SQLite file.
 pub(super) struct Db {
     path: PathBuf,
     conn: Connection,
-    opener: Opener,
     /// Set for a file whose pages can be read directly.
     pages: Option<Pages>,
     tables: BTreeMap<String, Entry>,
@@ -144,16 +133,12 @@ impl Db {
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let head = super::recognize::head(path)?;
         check_length(path, &real, &head)?;
-        let opener = Opener::of(&real);
-        let conn = opener.connect().map_err(|e| error(path, &e))?;
+        let (conn, is_alone) = open(&real).map_err(|e| error(path, &e))?;
         let tables = tables(&conn).map_err(|e| error(path, &e))?;
         Ok(Db {
             path: path.to_path_buf(),
             conn,
-            pages: Some(&opener)
-                .filter(|o| o.alone)
-                .and_then(|_| Pages::of(&real, &head)),
-            opener,
+            pages: is_alone.then(|| Pages::of(&real, &head)).flatten(),
             tables,
             bytes: std::fs::metadata(&real).map_or(0, |m| m.len()),
         })
@@ -227,7 +212,7 @@ impl Db {
             .map_err(|e| error(&self.path, &e))
     }
 
-    /// Whether a table holds rows, and which of these columns, in the notation of [`Sink::COLUMNS`], it lacks.
+    /// Whether a table holds rows, and which of these columns, in the notation of [`Db::stream`], it lacks.
     pub(super) fn lacks(
         &self,
         table: &str,
@@ -267,14 +252,11 @@ impl Db {
             let mut rows = statement.query([])?;
             let mut out = Vec::new();
             while let Some(row) = rows.next()? {
-                let ValueRef::Text(text) = row.get_ref(1)? else {
-                    continue;
-                };
-                let key = match row.get_ref(0)? {
-                    ValueRef::Text(key) => Cell::Text(String::from_utf8_lossy(key).into_owned()),
-                    other => Cell::Int(int(other).unwrap_or(i64::MIN)),
-                };
-                out.push((key, String::from_utf8_lossy(text).into_owned()));
+                let key = row.get_ref(0)?;
+                if let Some(value) = text(row.get_ref(1)?) {
+                    let number = || Cell::Int(int(key).unwrap_or(i64::MIN));
+                    out.push((text(key).map_or_else(number, Cell::Text), value));
+                }
             }
             Ok(out)
         };
@@ -286,11 +268,12 @@ impl Db {
     pub(super) fn scan<S: Sink>(
         &self,
         table: &str,
+        columns: &[&'static str],
         sink: &S,
         progress: &dyn Progress,
     ) -> Result<Vec<S>, ReadError> {
         let mut filled = Vec::new();
-        self.stream(table, sink, progress, |part| {
+        self.stream(table, columns, sink, progress, |part| {
             filled.push(std::mem::replace(part, sink.clone()));
         })?;
         Ok(filled)
@@ -299,9 +282,13 @@ impl Db {
     /// Passes every row of a table to clones of `sink`, part by part, and each filled one to `take`, in
     /// row order. `take` must remove the rows: a sink is filled again, so that later parts reuse its
     /// memory and the values it has interned.
+    ///
+    /// [`Cells`] numbers the needed `columns` in their order. `a|b` is the first of them that exists and is
+    /// not NULL; `a=7` is 7 in files without this column (otherwise NULL).
     pub(super) fn stream<S: Sink>(
         &self,
         table: &str,
+        columns: &[&'static str],
         sink: &S,
         progress: &dyn Progress,
         mut take: impl FnMut(&mut S) + Send,
@@ -310,49 +297,42 @@ impl Db {
             return Ok(());
         };
         let failed = |e| error(&self.path, &e);
-        let chunks = self.chunks(&table).map_err(failed)?;
-        progress.phase(&table.name, Some(self.rows(&chunks)));
+        let rows = self.rows(&table).map_err(failed)?;
+        progress.phase(&table.name, Some(rows));
         if let Some((pages, stored)) = self.pages.as_ref().zip(table.stored) {
-            return scan_pages(pages, stored, &table, sink, progress, take)
+            let layout = table.layout(columns, stored.alias);
+            return scan_pages(pages, stored.root, &layout, sink, progress, take)
                 .map_err(|broken| self.broken(broken));
         }
         self.check(&table)?;
-        let chunks = match self.finds_all(&table, &chunks).map_err(failed)? {
-            true => chunks,
-            false => vec![Chunk::ALL],
+        let mut pass_on = |sink: &mut S, rows: u64| {
+            sink.finish();
+            take(sink);
+            progress.advance(rows);
         };
-        let scan = Scan {
-            select: table.select(S::COLUMNS),
-            rowid: table.rowid,
-            progress,
+        let mut read = || -> rusqlite::Result<()> {
+            let mut statement = self.conn.prepare(&table.select(columns))?;
+            let mut rows = statement.query([])?;
+            let mut sink = sink.clone();
+            let mut in_part = 0;
+            while let Some(row) = rows.next()? {
+                sink.row(&Cells::Sql(row));
+                in_part += 1;
+                if in_part == PART_ROWS {
+                    pass_on(&mut sink, in_part);
+                    in_part = 0;
+                }
+            }
+            pass_on(&mut sink, in_part);
+            Ok(())
         };
-        if let [only] = chunks.as_slice() {
-            let mut filled = scan
-                .collect(&self.conn, only, sink.clone())
-                .map_err(failed)?;
-            take(&mut filled);
-            return Ok(());
-        }
-        let opener = &self.opener;
-        let open = || {
-            let conn = opener.connect()?;
-            let (scan, chunks) = (&scan, &chunks);
-            Ok(move |at: usize, sink: S| match chunks.get(at) {
-                Some(chunk) => scan.collect(&conn, chunk, sink),
-                None => Ok(sink),
-            })
-        };
-        parallel(chunks.len(), open, sink, take).map_err(failed)
+        read().map_err(failed)
     }
 
     fn broken(&self, broken: Broken) -> ReadError {
         match broken {
             Broken::Damaged(what) => damaged(&self.path, &what),
-            Broken::Io(error) => ReadError {
-                path: self.path.display().to_string(),
-                problem: format!("the SQLite file cannot be read: {error}"),
-                remedy: "check that the file is complete and that you may read it".into(),
-            },
+            Broken::Io(error) => errors::unreadable(&self.path, &error),
         }
     }
 
@@ -361,21 +341,15 @@ impl Db {
         let Some(table) = self.table(table)? else {
             return Ok(0);
         };
-        let chunks = self.chunks(&table).map_err(|e| error(&self.path, &e))?;
-        Ok(usize::try_from(self.rows(&chunks)).unwrap_or(0))
+        let rows = self.rows(&table).map_err(|e| error(&self.path, &e))?;
+        Ok(usize::try_from(rows).unwrap_or(0))
     }
 
-    fn rows(&self, chunks: &[Chunk]) -> u64 {
-        chunks
-            .iter()
-            .fold(0_u64, |sum, c| sum.saturating_add(c.rows()))
-            .min(self.bytes / ROW_BYTES)
-    }
-
-    /// The rowid ranges in which a table is read.
-    fn chunks(&self, table: &Table) -> rusqlite::Result<Vec<Chunk>> {
+    /// An upper bound of the number of rows of a table.
+    fn rows(&self, table: &Table) -> rusqlite::Result<u64> {
+        let most = self.bytes / ROW_BYTES;
         let Some(rowid) = table.rowid else {
-            return Ok(vec![Chunk::ALL]);
+            return Ok(most);
         };
         let name = quote(&table.name);
         // Two sub-selects: SQLite computes each from the end of the tree, but both together by a scan.
@@ -384,28 +358,9 @@ impl Db {
         let (low, high): (Option<i64>, Option<i64>) = self
             .conn
             .query_row(&sql, [], |r| Ok((r.get(0)?, r.get(1)?)))?;
-        let (Some(low), Some(high)) = (low, high) else {
-            return Ok(vec![Chunk { low: 0, high: -1 }]);
-        };
-        Ok(Chunk { low, high }.split(self.bytes / ROW_BYTES))
-    }
-
-    /// Whether these ranges find every row. In a damaged table, rows may be out of order, and SQLite
-    /// then silently finds only some of them.
-    fn finds_all(&self, table: &Table, chunks: &[Chunk]) -> rusqlite::Result<bool> {
-        let Some(rowid) = table.rowid else {
-            return Ok(true);
-        };
-        let count = format!("SELECT count(*) FROM {} NOT INDEXED", quote(&table.name));
-        let rows: i64 = self.conn.query_row(&count, [], |row| row.get(0))?;
-        let mut part = self
-            .conn
-            .prepare(&format!("{count} WHERE {rowid} BETWEEN ?1 AND ?2"))?;
-        let mut found = 0_i64;
-        for chunk in chunks {
-            found += part.query_row([chunk.low, chunk.high], |row| row.get::<_, i64>(0))?;
-        }
-        Ok(rows == found)
+        let span = low.zip(high);
+        let span = span.map(|(low, high)| high.abs_diff(low).saturating_add(1));
+        Ok(span.unwrap_or(0).min(most))
     }
 }
 
@@ -446,22 +401,24 @@ impl Table {
         self.columns.iter().any(|c| c.eq_ignore_ascii_case(column))
     }
 
-    /// The arguments of the collecting function: the needed columns that exist.
-    fn select(&self, wanted: &[&'static str]) -> Vec<String> {
-        wanted
-            .iter()
-            .map(|spec| {
-                let (names, default) = alternatives(spec);
-                let default = default.unwrap_or("NULL");
-                let found: Vec<String> = names.filter(|name| self.has(name)).map(quote).collect();
-                match found.as_slice() {
-                    [] => default.to_owned(),
-                    [one] => one.clone(),
-                    many => format!("coalesce({})", many.join(", ")),
-                }
-            })
-            .chain(std::iter::once(quote(&self.name)))
-            .collect()
+    /// The statement that returns the needed columns, in row order: an index that covers them would be walked in
+    /// the order of the index, hence `NOT INDEXED`.
+    fn select(&self, wanted: &[&'static str]) -> String {
+        let column = |spec: &&'static str| {
+            let (names, default) = alternatives(spec);
+            let found: Vec<String> = names.filter(|name| self.has(name)).map(quote).collect();
+            match found.as_slice() {
+                [] => default.unwrap_or("NULL").to_owned(),
+                [one] => one.clone(),
+                many => format!("coalesce({})", many.join(", ")),
+            }
+        };
+        let columns: Vec<String> = wanted.iter().map(column).collect();
+        format!(
+            "SELECT {} FROM {} NOT INDEXED",
+            columns.join(", "),
+            quote(&self.name)
+        )
     }
 
     /// The layout of the needed columns, for rows that are read from their pages.
@@ -488,7 +445,7 @@ impl Table {
     }
 }
 
-/// The names in an entry of [`Sink::COLUMNS`], and its default.
+/// The names in a needed column of [`Db::stream`], and its default.
 fn alternatives(spec: &'static str) -> (impl Iterator<Item = &'static str>, Option<&'static str>) {
     let (names, default) = match spec.split_once('=') {
         Some((names, default)) => (names, Some(default)),
@@ -501,27 +458,19 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// How one table is read.
-struct Scan<'p> {
-    select: Vec<String>,
-    rowid: Option<&'static str>,
-    progress: &'p dyn Progress,
-}
-
 /// Reads an ordinary table from its pages.
 fn scan_pages<S: Sink>(
     pages: &Pages,
-    stored: Stored,
-    table: &Table,
+    root: u32,
+    layout: &Layout,
     empty: &S,
     progress: &dyn Progress,
     take: impl FnMut(&mut S) + Send,
 ) -> Result<(), Broken> {
-    let layout = table.layout(S::COLUMNS, stored.alias);
-    let leaves = pages.leaves(stored.root)?;
+    let leaves = pages.leaves(root)?;
     let chunks: Vec<&[Leaf]> = leaves.chunks(CHUNK_LEAVES).collect();
     let open = || {
-        let mut reader = Leaves::open(pages, &layout)?;
+        let mut reader = Leaves::open(pages, layout)?;
         let chunks = &chunks;
         Ok(move |at: usize, mut sink: S| {
             let leaves = chunks.get(at).copied().unwrap_or_default();
@@ -624,121 +573,34 @@ impl<S, F: FnMut(&mut S)> InOrder<S, F> {
     }
 }
 
-/// The aggregate function that passes rows to a sink and counts them.
-struct Collect<S> {
-    empty: Arc<Mutex<Option<S>>>,
-    filled: Arc<Mutex<Option<S>>>,
-}
-
-impl<S: Sink> Aggregate<AssertUnwindSafe<(Option<S>, i64)>, i64> for Collect<S> {
-    fn init(&self, _: &mut Context<'_>) -> rusqlite::Result<AssertUnwindSafe<(Option<S>, i64)>> {
-        let sink = self.empty.lock().ok().and_then(|mut slot| slot.take());
-        Ok(AssertUnwindSafe((sink, 0)))
+/// Opens `real`, an absolute path without links. Returns the connection, and whether there is neither a log nor a
+/// journal.
+///
+/// Without side files, the file is declared immutable, so that SQLite creates nothing. A
+/// write-ahead log must be read too: on Unix through the lock-free file layer, which keeps the
+/// log's index in memory instead of in a new `-shm` file.
+fn open(real: &Path) -> rusqlite::Result<(Connection, bool)> {
+    let holds = |suffix| std::fs::metadata(beside(real, suffix)).is_ok_and(|m| m.len() > 0);
+    let (wal, journal) = (holds("-wal"), holds("-journal"));
+    let mode = if wal && cfg!(unix) {
+        "mode=ro&vfs=unix-none"
+    } else if wal || journal {
+        "mode=ro"
+    } else {
+        "mode=ro&immutable=1"
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(format!("{}?{mode}", file_uri(real)), flags)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.execute_batch("PRAGMA query_only = 1; PRAGMA cell_size_check = 1;")?;
+    if wal {
+        conn.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
     }
-
-    fn step(
-        &self,
-        row: &mut Context<'_>,
-        state: &mut AssertUnwindSafe<(Option<S>, i64)>,
-    ) -> rusqlite::Result<()> {
-        if let Some(sink) = &mut state.0.0 {
-            sink.row(&Cells::Sql(row));
-            state.0.1 += 1;
-        }
-        Ok(())
-    }
-
-    fn finalize(
-        &self,
-        _: &mut Context<'_>,
-        state: Option<AssertUnwindSafe<(Option<S>, i64)>>,
-    ) -> rusqlite::Result<i64> {
-        let Some(AssertUnwindSafe((Some(mut sink), rows))) = state else {
-            return Ok(0);
-        };
-        sink.finish();
-        if let Ok(mut slot) = self.filled.lock() {
-            *slot = Some(sink);
-        }
-        Ok(rows)
-    }
-}
-
-impl Scan<'_> {
-    /// Fills a sink with one rowid range.
-    fn collect<S: Sink>(&self, conn: &Connection, chunk: &Chunk, sink: S) -> rusqlite::Result<S> {
-        let empty = Arc::new(Mutex::new(Some(sink)));
-        let filled = Arc::new(Mutex::new(None));
-        conn.create_aggregate_function(
-            "collect_rows",
-            i32::try_from(S::COLUMNS.len()).unwrap_or(-1),
-            FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY,
-            Collect {
-                empty: Arc::clone(&empty),
-                filled: Arc::clone(&filled),
-            },
-        )?;
-        let columns = S::COLUMNS.len().min(self.select.len());
-        let (arguments, table) = self.select.split_at(columns);
-        let arguments = arguments.join(", ");
-        let table = table.first().map(String::as_str).unwrap_or_default();
-        let all = format!("SELECT collect_rows({arguments}) FROM {table}");
-        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-        let rows = match self.rowid {
-            Some(rowid) => conn.query_row(
-                // An index that covers the columns would be walked in index order, hence `NOT INDEXED`.
-                &format!("{all} NOT INDEXED WHERE {rowid} BETWEEN ?1 AND ?2"),
-                params![chunk.low, chunk.high],
-                count,
-            )?,
-            None => conn.query_row(&all, [], count)?,
-        };
-        self.progress.advance(u64::try_from(rows).unwrap_or(0));
-        // The function is not initialized if there are no rows.
-        let taken = |slot: &Mutex<Option<S>>| slot.lock().ok().and_then(|mut slot| slot.take());
-        taken(&filled)
-            .or_else(|| taken(&empty))
-            .ok_or(rusqlite::Error::QueryReturnedNoRows)
-    }
-}
-
-impl Opener {
-    /// Chooses how to open `real`, an absolute path without links.
-    ///
-    /// Without side files, the file is declared immutable, so that SQLite creates nothing. A
-    /// write-ahead log must be read too: on Unix through the lock-free file layer, which keeps the
-    /// log's index in memory instead of in a new `-shm` file.
-    fn of(real: &Path) -> Opener {
-        let holds = |suffix| std::fs::metadata(beside(real, suffix)).is_ok_and(|m| m.len() > 0);
-        let (wal, journal) = (holds("-wal"), holds("-journal"));
-        let mode = if wal && cfg!(unix) {
-            "mode=ro&vfs=unix-none"
-        } else if wal || journal {
-            "mode=ro"
-        } else {
-            "mode=ro&immutable=1"
-        };
-        Opener {
-            uri: format!("{}?{mode}", file_uri(real)),
-            wal,
-            alone: !wal && !journal,
-        }
-    }
-
-    fn connect(&self) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_URI
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_with_flags(&self.uri, flags)?;
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        conn.execute_batch("PRAGMA query_only = 1; PRAGMA cell_size_check = 1;")?;
-        if self.wal {
-            conn.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
-        }
-        Ok(conn)
-    }
+    Ok((conn, !wal && !journal))
 }
 
 /// A file that SQLite creates beside a database: its log, or the journal of a transaction.
@@ -803,25 +665,21 @@ fn check_length(path: &Path, real: &Path, head: &[u8]) -> Result<(), ReadError> 
 /// from the file.
 fn tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Entry>> {
     let mut statement = conn.prepare("PRAGMA table_list")?;
-    let mut found = Vec::new();
+    let mut found = BTreeMap::new();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         // schema, name, type, number of columns, WITHOUT ROWID, STRICT
-        let text = |column: usize| -> rusqlite::Result<String> {
-            Ok(match row.get_ref(column)? {
-                ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
-                _ => String::new(),
-            })
+        let is = |column: usize, word: &str| {
+            let value = row.get_ref(column);
+            value.map(|value| value == ValueRef::Text(word.as_bytes()))
         };
-        let name = text(1)?;
-        if text(0)? == "main" && text(2)? == "table" && !name.starts_with("sqlite_") {
-            found.push((name, int(row.get_ref(4)?) == Some(0)));
+        let name = text(row.get_ref(1)?).unwrap_or_default();
+        if is(0, "main")? && is(2, "table")? && !name.starts_with("sqlite_") {
+            let has_rowid = int(row.get_ref(4)?) == Some(0);
+            found.insert(name.to_ascii_lowercase(), Entry { name, has_rowid });
         }
     }
-    Ok(found
-        .into_iter()
-        .map(|(name, has_rowid)| (name.to_ascii_lowercase(), Entry { name, has_rowid }))
-        .collect())
+    Ok(found)
 }
 
 /// The columns of a table.
@@ -844,20 +702,14 @@ fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Columns> {
     };
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
-        let text = |at: usize| -> rusqlite::Result<Option<String>> {
-            Ok(match row.get_ref(at)? {
-                ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
-                _ => None,
-            })
-        };
         let (default, key, hidden) = (row.get_ref(4)?, int(row.get_ref(5)?), int(row.get_ref(6)?));
         found.plain &= default == ValueRef::Null && hidden == Some(0);
         if key != Some(0) {
-            let kind = text(2)?.unwrap_or_default();
+            let kind = text(row.get_ref(2)?).unwrap_or_default();
             keys.push((found.names.len(), kind.eq_ignore_ascii_case("INTEGER")));
         }
         if hidden == Some(0) {
-            found.names.extend(text(1)?);
+            found.names.extend(text(row.get_ref(1)?));
         }
     }
     if let [(column, true)] = keys.as_slice() {
@@ -875,10 +727,7 @@ fn root(conn: &Connection, table: &str) -> rusqlite::Result<(Option<u32>, String
         return Ok((None, String::new()));
     };
     let page = int(row.get_ref(0)?).and_then(|page| u32::try_from(page).ok());
-    let declared = match row.get_ref(1)? {
-        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        _ => String::new(),
-    };
+    let declared = text(row.get_ref(1)?).unwrap_or_default();
     Ok((page.filter(|page| *page > 0), declared))
 }
 

@@ -16,7 +16,7 @@ use crate::profile::{
     Strings, SyncKind, Synchronization, ThreadId,
 };
 use crate::read::builder::{Builder, DeviceKey};
-use crate::read::cupti::{correlation, take_sync_kinds_from_calls, unversioned};
+use crate::read::cupti::{GpuRecord, correlation, take_sync_kinds_from_calls, unversioned};
 use crate::read::skipped_rows::SkippedRows;
 
 /// The kind of an event, by its category.
@@ -342,18 +342,39 @@ impl Rows {
                 "hipExtModuleLaunchKernel" | "hipHccModuleLaunchKernel"
             ),
         };
-        let thread = self.builder.profile.threads.get(call.0.idx());
-        if let Some(key) = thread.map(|t| t.process).zip(call.1) {
+        if let Some(key) = self.builder.profile.process_of(call.0).zip(call.1) {
             self.at_call.insert(key, note);
         }
     }
 
+    /// What the record of work on a GPU has in common with others; its process is not known yet. Device and stream are
+    /// in the arguments, otherwise in the event's track.
+    fn gpu_record(
+        &mut self,
+        event: &Event<'_>,
+        skipped: fn(&mut SkippedByTable) -> &mut SkippedRows,
+    ) -> Option<GpuRecord> {
+        let skipped = skipped(&mut self.skipped);
+        let (start, end) = times(event, skipped, &mut self.fractions);
+        let span = skipped.gpu_span(start, end)?;
+        let track = |value: Option<&RawValue>| value.and_then(|v| number_in(bare(v)));
+        let args = &event.args;
+        let device = args.device.and_then(whole).or_else(|| track(event.pid));
+        let device = skipped.owner(device.and_then(|d| u32::try_from(d).ok()))?;
+        // `export_chrome_trace(graph_lanes=...)` spreads the kernels of a CUDA graph over lanes.
+        let stream = args.original_stream.or(args.stream);
+        let stream = stream.and_then(whole).or_else(|| track(event.tid));
+        Some(GpuRecord {
+            span,
+            device: self.builder.device(DeviceKey::Ordinal(device)),
+            process: ProcessId(u32::MAX),
+            stream: stream.and_then(|s| u32::try_from(s).ok()).unwrap_or(0),
+            correlation: correlation(args.correlation.and_then(whole)),
+        })
+    }
+
     fn kernel(&mut self, event: &Event<'_>) {
-        let skipped = &mut self.skipped.kernels;
-        let Some(span) = gpu_span(event, skipped, &mut self.fractions) else {
-            return;
-        };
-        let Some((device, stream)) = gpu(event, skipped) else {
+        let Some(common) = self.gpu_record(event, |skipped| &mut skipped.kernels) else {
             return;
         };
         let args = &event.args;
@@ -367,13 +388,13 @@ impl Rows {
             local_per_thread: None,
         };
         let kernel = Kernel {
-            span,
+            span: common.span,
             name: self.name(event),
-            device: self.builder.device(DeviceKey::Ordinal(device)),
-            process: ProcessId(u32::MAX),
-            stream,
+            device: common.device,
+            process: common.process,
+            stream: common.stream,
             context: args.context.and_then(count32).unwrap_or(0),
-            correlation: correlation(args.correlation.and_then(whole)),
+            correlation: common.correlation,
             config: self.builder.config(config),
             // Graphs with an id of their own number their nodes from 0 (torch/profiler/_cuspy/trace.py).
             in_graph: (args.graph.or(args.graph_node).and_then(whole)).is_some_and(|id| id > 0),
@@ -397,21 +418,17 @@ impl Rows {
     }
 
     fn copy(&mut self, event: &Event<'_>) {
-        let skipped = &mut self.skipped.copies;
-        let Some(span) = gpu_span(event, skipped, &mut self.fractions) else {
-            return;
-        };
-        let Some((device, stream)) = gpu(event, skipped) else {
+        let Some(common) = self.gpu_record(event, |skipped| &mut skipped.copies) else {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
         let (kind, src, dst) = copy_kind(&name);
         let copy = MemoryCopy {
-            span,
-            device: self.builder.device(DeviceKey::Ordinal(device)),
-            process: ProcessId(u32::MAX),
-            stream,
-            correlation: correlation(event.args.correlation.and_then(whole)),
+            span: common.span,
+            device: common.device,
+            process: common.process,
+            stream: common.stream,
+            correlation: common.correlation,
             bytes: event.args.bytes.and_then(count).unwrap_or(u64::MAX),
             kind,
             src,
@@ -422,20 +439,16 @@ impl Rows {
     }
 
     fn set(&mut self, event: &Event<'_>) {
-        let skipped = &mut self.skipped.sets;
-        let Some(span) = gpu_span(event, skipped, &mut self.fractions) else {
-            return;
-        };
-        let Some((device, stream)) = gpu(event, skipped) else {
+        let Some(common) = self.gpu_record(event, |skipped| &mut skipped.sets) else {
             return;
         };
         let name = event.name.map(text).unwrap_or_default();
         let set = MemorySet {
-            span,
-            device: self.builder.device(DeviceKey::Ordinal(device)),
-            process: ProcessId(u32::MAX),
-            stream,
-            correlation: correlation(event.args.correlation.and_then(whole)),
+            span: common.span,
+            device: common.device,
+            process: common.process,
+            stream: common.stream,
+            correlation: common.correlation,
             bytes: event.args.bytes.and_then(count).unwrap_or(0),
             mem: within_brackets(&name).map_or(MemoryKind::Unknown, memory),
             captured: None,
@@ -653,8 +666,8 @@ impl Rows {
         let profile = &self.builder.profile;
         let mut counts = vec![(0_u64, 0_u64); profile.processes.len()];
         let mut process = |thread: ThreadId, calls: u64, ranges: u64| {
-            let process = profile.threads.get(thread.idx()).map(|t| t.process.idx());
-            if let Some(count) = process.and_then(|p| counts.get_mut(p)) {
+            let process = profile.process_of(thread);
+            if let Some(count) = process.and_then(|p| counts.get_mut(p.idx())) {
                 count.0 += calls;
                 count.1 += ranges;
             }
@@ -721,11 +734,6 @@ fn span(event: &Event<'_>, skipped: &mut SkippedRows, fractions: &mut bool) -> O
     skipped.span(start, end)
 }
 
-fn gpu_span(event: &Event<'_>, skipped: &mut SkippedRows, fractions: &mut bool) -> Option<Span> {
-    let (start, end) = times(event, skipped, fractions);
-    skipped.gpu_span(start, end)
-}
-
 fn times(
     event: &Event<'_>,
     skipped: &mut SkippedRows,
@@ -737,21 +745,6 @@ fn times(
     let end = start.zip(length).and_then(|(s, l)| s.checked_add(l));
     *fractions |= [start, length].iter().flatten().any(|ns| ns % 1000 != 0);
     (start, end)
-}
-
-/// The device and stream of a GPU event: from its arguments, otherwise from its track.
-fn gpu(event: &Event<'_>, skipped: &mut SkippedRows) -> Option<(u32, u32)> {
-    let track = |value: Option<&RawValue>| value.and_then(|v| number_in(bare(v)));
-    let device = event.args.device.and_then(whole);
-    let device = device.or_else(|| track(event.pid));
-    let device = skipped.owner(device.and_then(|d| u32::try_from(d).ok()))?;
-    // `export_chrome_trace(graph_lanes=...)` spreads the kernels of a CUDA graph over lanes.
-    let stream = event.args.original_stream.or(event.args.stream);
-    let stream = stream.and_then(whole).or_else(|| track(event.tid));
-    Some((
-        device,
-        stream.and_then(|s| u32::try_from(s).ok()).unwrap_or(0),
-    ))
 }
 
 fn count32(value: &RawValue) -> Option<u32> {

@@ -90,7 +90,6 @@ macro_rules! object {
         };
     };
 }
-pub(super) use object;
 
 type Raw<'a> = Option<&'a RawValue>;
 

@@ -76,10 +76,12 @@ pub(super) fn streamed<T>(
             })
         };
         let started = std::thread::Builder::new().spawn_scoped(scope, unpack);
-        let unpacked = started.map_err(|e| ReadError {
-            path: path.display().to_string(),
-            problem: format!("cannot be read: no thread could be started ({e})"),
-            remedy: "allow more processes (`ulimit -u`) or more memory (`ulimit -v`)".to_owned(),
+        let unpacked = started.map_err(|e| {
+            ReadError::new(
+                path,
+                format!("cannot be read: no thread could be started ({e})"),
+                "allow more processes (`ulimit -u`) or more memory (`ulimit -v`)",
+            )
         })?;
         let mut joiner = Some(Utf8Joiner::default());
         let made = read(&mut |text| match receiver.recv() {
@@ -94,11 +96,11 @@ pub(super) fn streamed<T>(
         // The rest is read only to determine whether the file is complete.
         receiver.iter().for_each(drop);
         let damage = unpacked.join().unwrap_or_else(|_| {
-            Err(ReadError {
-                path: path.display().to_string(),
-                problem: "could not be unpacked".to_owned(),
-                remedy: "unpack it first (`gunzip -k FILE`)".to_owned(),
-            })
+            Err(ReadError::new(
+                path,
+                "could not be unpacked",
+                "unpack it first (`gunzip -k FILE`)",
+            ))
         })?;
         Ok((made, damage))
     })
@@ -150,11 +152,8 @@ fn pieces(
     progress: &dyn Progress,
     take: &mut dyn FnMut(Vec<u8>) -> bool,
 ) -> Result<Option<String>, ReadError> {
-    let io = |e: &std::io::Error| ReadError {
-        path: path.display().to_string(),
-        problem: format!("cannot be read: {e}"),
-        remedy: "check the file".to_owned(),
-    };
+    let io =
+        |e: &std::io::Error| ReadError::new(path, format!("cannot be read: {e}"), "check the file");
     let file_bytes = std::fs::metadata(path).map_err(|e| io(&e))?.len();
     let (mut source, packed) = source(path).map_err(|e| io(&e))?;
     let limit = if packed {
@@ -223,9 +222,9 @@ fn unpacked_size(path: &Path) -> u64 {
 
 fn too_large(path: &Path, packed: bool, limit: u64, file_bytes: u64) -> ReadError {
     let limit = units::bytes(limit as f64);
-    ReadError {
-        path: path.display().to_string(),
-        problem: if packed {
+    ReadError::new(
+        path,
+        if packed {
             format!(
                 "unpacks to more than {limit} from {}: no trace does that, so it is not unpacked \
                  further",
@@ -234,9 +233,8 @@ fn too_large(path: &Path, packed: bool, limit: u64, file_bytes: u64) -> ReadErro
         } else {
             format!("is larger than {limit}, more than is read of a trace")
         },
-        remedy: "capture fewer steps: `schedule(wait=1, warmup=3, active=3)` in torch.profiler"
-            .to_owned(),
-    }
+        "capture fewer steps: `schedule(wait=1, warmup=3, active=3)` in torch.profiler",
+    )
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use super::builder::Builder;
 use super::magic::first_byte;
-use super::reader::{Input, Progress, ReadError, Reader, Sniff};
+use super::pruning::Pruning;
+use super::reader::{Input, Progress, ReadError, Reader};
 use crate::base::units;
 use crate::profile::{Container, DataKind, Format, Kernel, KernelId, Message, Profile, RangeArgs};
 
@@ -80,6 +81,9 @@ pub static FORMAT: Format = Format {
 /// The code of the note on a trace of an accelerator that is no NVIDIA or AMD GPU.
 pub(crate) const OTHER_ACCELERATOR: &str = "other_accelerator";
 
+/// The key of the events in an object.
+const EVENTS: &[u8] = b"\"traceEvents\"";
+
 /// Reads PyTorch profiler traces.
 #[derive(Debug)]
 pub(super) struct Kineto;
@@ -89,27 +93,25 @@ impl Reader for Kineto {
         &FORMAT
     }
 
-    fn sniff(&self, input: &Input<'_>) -> Sniff {
-        let no = |why: &str| Sniff::No(why.to_owned());
+    fn recognizes(&self, input: &Input<'_>) -> bool {
         if input.tables.is_some() {
-            return no("an SQLite database");
+            return false;
         }
         let head = load::beginning(input.head);
-        let has = |text: &[u8], word: &str| contains(text, word.as_bytes());
         match first_byte(&head) {
-            Some(b'[') if has(&head, "\"ph\"") => Sniff::Yes("a list of trace events".into()),
-            Some(b'[') => no("a JSON list without trace events"),
-            Some(b'{') if has(&head, "\"traceEvents\"") => Sniff::Yes("`traceEvents`".into()),
+            Some(b'[') => contains(&head, b"\"ph\""),
             // Properties of many GPUs and of the job may precede the events.
-            Some(b'{') if load::holds(input.path, b"\"traceEvents\"") => {
-                Sniff::Yes("`traceEvents`".into())
-            }
-            Some(b'{') => no("a JSON object without `traceEvents`"),
-            _ => no("not JSON"),
+            Some(b'{') => contains(&head, EVENTS) || load::holds(input.path, EVENTS),
+            _ => false,
         }
     }
 
-    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    fn read(
+        &self,
+        path: &Path,
+        pruning: Option<&dyn Pruning>,
+        progress: &dyn Progress,
+    ) -> Result<Profile, ReadError> {
         let mut trace = Trace {
             rows: Rows::new(Builder::new(&FORMAT, path)),
             about: About::default(),
@@ -118,26 +120,19 @@ impl Reader for Kineto {
             load::streamed(path, progress, |more| json::read(more, &mut trace))?;
         let Trace { mut rows, about } = trace;
         if outcome.end == End::NoTrace {
-            return Err(ReadError {
-                path: path.display().to_string(),
-                problem: "expected a PyTorch profiler trace, found JSON without `traceEvents`"
-                    .into(),
-                remedy: "give the file written by `export_chrome_trace` or \
-                         `tensorboard_trace_handler`"
-                    .into(),
-            });
+            return Err(ReadError::new(
+                path,
+                "expected a PyTorch profiler trace, found JSON without `traceEvents`",
+                "give the file written by `export_chrome_trace` or `tensorboard_trace_handler`",
+            ));
         }
         if rows.is_foreign() {
-            return Err(ReadError {
-                path: path.display().to_string(),
-                problem:
-                    "expected a PyTorch profiler trace, found a Chrome trace of another program: \
-                          no event in it is an operator, a CUDA or HIP call, or a kernel"
-                        .into(),
-                remedy: "give the file written by `export_chrome_trace` or \
-                         `tensorboard_trace_handler` of torch.profiler"
-                    .into(),
-            });
+            return Err(ReadError::new(
+                path,
+                "expected a PyTorch profiler trace, found a Chrome trace of another program: no event in it is an \
+                 operator, a CUDA or HIP call, or a kernel",
+                "give the file written by `export_chrome_trace` or `tensorboard_trace_handler` of torch.profiler",
+            ));
         }
         rows.complete();
         note_damage(&mut rows, outcome, damage);
@@ -175,6 +170,9 @@ impl Reader for Kineto {
             );
         }
         notes(&mut profile, counters, coarse);
+        if let Some(pruning) = pruning {
+            pruning.prune(&mut profile);
+        }
         Ok(profile)
     }
 }

@@ -30,7 +30,11 @@ pub(super) fn text(value: &RawValue) -> Cow<'_, str> {
 
 /// An integer, written as a number or a string.
 pub(super) fn whole(value: &RawValue) -> Option<i64> {
-    let text = bare(value);
+    whole_in(bare(value))
+}
+
+/// An integer in decimal notation.
+pub(super) fn whole_in(text: &str) -> Option<i64> {
     text.parse()
         .ok()
         // Some versions print ids as unsigned numbers.

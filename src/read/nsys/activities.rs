@@ -10,7 +10,7 @@ use crate::profile::{
 };
 use crate::read::builder::{Builder, Owners};
 use crate::read::cupti::{self, Cupti, GpuRecord, correlation, count32};
-use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::integer_rows::for_each_row;
 use crate::read::names::{PartName, PartNames, StringTable};
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
@@ -25,36 +25,48 @@ const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 /// Adds all of them except the overheads to the profile.
 pub(super) fn add(
     db: &Db,
-    (pids, gpus, nodes): (&Pids, &Gpus, &mut GraphNodes),
+    records: &mut NsysRecords<'_>,
     builder: &mut Builder,
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
-    let mut records = NsysRecords {
-        pids,
-        gpus,
-        nodes,
-        owners: None,
-        copy_kinds: enums::copy_kinds(db)?,
-        memory_kinds: enums::memory_kinds(db)?,
-        sync_kinds: enums::sync_kinds(db)?,
-    };
-    cupti::copies(db, &[COPIES], &mut records, builder, progress)?;
-    cupti::sets(db, SETS, &mut records, builder, progress)?;
-    graphs(db, &mut records, builder, progress)?;
-    cupti::syncs(db, SYNCS, &mut records, builder, progress)?;
-    events(db, &mut records, builder, progress)
+    cupti::copies(db, &[COPIES], records, builder, progress)?;
+    cupti::sets(db, SETS, records, builder, progress)?;
+    graphs(db, records, builder, progress)?;
+    cupti::syncs(db, SYNCS, records, builder, progress)?;
+    events(db, records, builder, progress)
 }
 
 /// The context needed to interpret the records of an export.
-struct NsysRecords<'a> {
+pub(super) struct NsysRecords<'a> {
     pids: &'a Pids,
     gpus: &'a Gpus,
-    nodes: &'a mut GraphNodes,
+    nodes: GraphNodes,
     /// Built when the first record does not contain its process.
     owners: Option<Owners>,
     copy_kinds: Enumeration<CopyKind>,
     memory_kinds: Enumeration<MemoryKind>,
     sync_kinds: Enumeration<SyncKind>,
+}
+
+impl<'a> NsysRecords<'a> {
+    /// The API calls must be in the profile before the first record is read: in exports without `globalPid`, only
+    /// the correlation id identifies its process.
+    pub(super) fn of(
+        db: &Db,
+        pids: &'a Pids,
+        gpus: &'a Gpus,
+        nodes: GraphNodes,
+    ) -> Result<NsysRecords<'a>, ReadError> {
+        Ok(NsysRecords {
+            pids,
+            gpus,
+            nodes,
+            owners: None,
+            copy_kinds: enums::copy_kinds(db)?,
+            memory_kinds: enums::memory_kinds(db)?,
+            sync_kinds: enums::sync_kinds(db)?,
+        })
+    }
 }
 
 impl Cupti for NsysRecords<'_> {
@@ -100,18 +112,15 @@ impl Cupti for NsysRecords<'_> {
     }
 }
 
-columns!(
-    GraphColumns,
-    [
-        "start",
-        "end",
-        "deviceId=0",
-        "globalPid",
-        "streamId",
-        "correlationId",
-        "graphId|graphExecId"
-    ]
-);
+const GRAPH_COLUMNS: [&str; 7] = [
+    "start",
+    "end",
+    "deviceId=0",
+    "globalPid",
+    "streamId",
+    "correlationId",
+    "graphId|graphExecId",
+];
 
 fn graphs(
     db: &Db,
@@ -120,32 +129,26 @@ fn graphs(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
-    for_each_row(
-        db,
-        GRAPHS,
-        GraphColumns,
-        progress,
-        |row: [Option<i64>; 7]| {
-            let [common @ .., graph] = row;
-            let Some(common) = GpuRecord::read(common, &mut skipped, records, builder) else {
-                return;
-            };
-            let trace = GraphTrace {
-                span: common.span,
-                device: common.device,
-                process: common.process,
-                stream: common.stream,
-                correlation: common.correlation,
-                graph: graph.map_or(0, i64::cast_unsigned),
-            };
-            builder.profile.graphs.push(trace);
-        },
-    )?;
+    for_each_row(db, GRAPHS, GRAPH_COLUMNS, progress, |row| {
+        let [common @ .., graph] = row;
+        let Some(common) = GpuRecord::read(common, &mut skipped, records, builder) else {
+            return;
+        };
+        let trace = GraphTrace {
+            span: common.span,
+            device: common.device,
+            process: common.process,
+            stream: common.stream,
+            correlation: common.correlation,
+            graph: graph.map_or(0, i64::cast_unsigned),
+        };
+        builder.profile.graphs.push(trace);
+    })?;
     skipped.note(&mut builder.profile, "CUDA graph", "device", "id");
     Ok(())
 }
 
-columns!(EventColumns, ["deviceId", "globalPid", "correlationId"]);
+const EVENT_COLUMNS: [&str; 3] = ["deviceId", "globalPid", "correlationId"];
 
 fn events(
     db: &Db,
@@ -156,7 +159,7 @@ fn events(
     for_each_row(
         db,
         EVENTS,
-        EventColumns,
+        EVENT_COLUMNS,
         progress,
         |[ordinal, process, id]| {
             let correlation = correlation(id);
@@ -179,10 +182,10 @@ pub(super) struct Overheads {
     skipped: SkippedRows,
 }
 
-impl Sink for Overheads {
-    const COLUMNS: &'static [&'static str] = &["start", "end", "globalTid", "nameId"];
+const OVERHEAD_COLUMNS: [&str; 4] = ["start", "end", "globalTid", "nameId"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Overheads {
+    fn row(&mut self, cells: &Cells<'_>) {
         self.skipped.rows += 1;
         let Some(span) = self.skipped.span(cells.int(0), cells.int(1)) else {
             return;
@@ -201,12 +204,10 @@ impl Overheads {
 
 /// The overhead records of Nsight Systems itself, then those of CUPTI.
 pub(super) fn overheads(db: &Db, progress: &dyn Progress) -> Result<Vec<Overheads>, ReadError> {
-    let mut parts = db.scan("PROFILER_OVERHEAD", &Overheads::default(), progress)?;
-    parts.extend(db.scan(
-        "CUPTI_ACTIVITY_KIND_OVERHEAD",
-        &Overheads::default(),
-        progress,
-    )?);
+    let mut parts = Vec::new();
+    for table in ["PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD"] {
+        parts.extend(db.scan(table, &OVERHEAD_COLUMNS, &Overheads::default(), progress)?);
+    }
     Ok(parts)
 }
 

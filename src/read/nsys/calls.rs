@@ -29,11 +29,10 @@ struct CallRow {
     name: PartName,
 }
 
-impl Sink for Part {
-    const COLUMNS: &'static [&'static str] =
-        &["start", "end", "globalTid", "correlationId", "nameId"];
+const COLUMNS: [&str; 5] = ["start", "end", "globalTid", "correlationId", "nameId"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Part {
+    fn row(&mut self, cells: &Cells<'_>) {
         self.skipped.rows += 1;
         let Some(span) = self.skipped.span(cells.int(0), cells.int(1)) else {
             return;
@@ -72,7 +71,7 @@ impl UnnamedCalls {
         let rows = db.most_rows(table)?;
         builder.profile.calls.reserve(rows);
         self.of_calls.reserve(rows);
-        db.stream(table, &Part::default(), progress, |part| {
+        db.stream(table, &COLUMNS, &Part::default(), progress, |part| {
             self.skipped.add(&std::mem::take(&mut part.skipped));
             self.names.add(&mut part.names);
             let known = part.profile_threads.len();

@@ -6,7 +6,7 @@ use super::process_key;
 use crate::profile::Device;
 use crate::read::builder::{Builder, DeviceKey};
 use crate::read::cupti::count32;
-use crate::read::integer_rows::{self, columns};
+use crate::read::integer_rows;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::{Cells, Db, Sink};
 
@@ -31,27 +31,27 @@ struct Gpu {
 #[derive(Clone, Default)]
 struct Listed(Vec<Gpu>);
 
-impl Sink for Listed {
-    const COLUMNS: &'static [&'static str] = &[
-        "id",
-        "cuDevice",
-        "name",
-        "isDiscrete",
-        "smCount",
-        "computeMajor",
-        "computeMinor",
-        "memoryBandwidth",
-        "clockRate",
-        "l2CacheSize",
-        "totalMemory",
-        "maxWarpsPerSm",
-        "maxBlocksPerSm",
-        "maxRegistersPerSm",
-        "maxShmemPerSm",
-        "maxShmemPerBlockOptin",
-    ];
+const GPU_COLUMNS: [&str; 16] = [
+    "id",
+    "cuDevice",
+    "name",
+    "isDiscrete",
+    "smCount",
+    "computeMajor",
+    "computeMinor",
+    "memoryBandwidth",
+    "clockRate",
+    "l2CacheSize",
+    "totalMemory",
+    "maxWarpsPerSm",
+    "maxBlocksPerSm",
+    "maxRegistersPerSm",
+    "maxShmemPerSm",
+    "maxShmemPerBlockOptin",
+];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Listed {
+    fn row(&mut self, cells: &Cells<'_>) {
         let int = |at: usize| cells.int(at);
         // Displays and headless controllers are listed with 0 multiprocessors.
         if int(4).is_some_and(|sms| sms <= 0) {
@@ -91,9 +91,14 @@ impl Sink for Listed {
 
 impl Gpus {
     pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Gpus, ReadError> {
-        columns!(Columns, ["gpuId", "cudaId", "pid"]);
-        let parts = db.scan("TARGET_INFO_GPU", &Listed::default(), progress)?;
-        let mapped = integer_rows::rows(db, "TARGET_INFO_CUDA_DEVICE", Columns, progress)?;
+        const COLUMNS: [&str; 3] = ["gpuId", "cudaId", "pid"];
+        let parts = db.scan(
+            "TARGET_INFO_GPU",
+            &GPU_COLUMNS,
+            &Listed::default(),
+            progress,
+        )?;
+        let mapped = integer_rows::rows(db, "TARGET_INFO_CUDA_DEVICE", COLUMNS, progress)?;
         Ok(Gpus {
             listed: parts.into_iter().flat_map(|part| part.0).collect(),
             by_process: mapped

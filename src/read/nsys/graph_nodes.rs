@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Pids, process_key};
 use crate::profile::{Capture, CaptureId, Profile};
 use crate::read::builder::Builder;
-use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::integer_rows::for_each_row;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
 use crate::read::sqlite::Db;
@@ -35,10 +35,7 @@ pub(super) struct GraphNodes {
     captures: FxHashMap<Node, CaptureId>,
 }
 
-columns!(
-    NodeColumns,
-    ["start", "globalTid", "graphNodeId", "originalGraphNodeId"]
-);
+const NODE_COLUMNS: [&str; 4] = ["start", "globalTid", "graphNodeId", "originalGraphNodeId"];
 
 impl GraphNodes {
     pub(super) fn read(
@@ -52,7 +49,7 @@ impl GraphNodes {
         for_each_row(
             db,
             table,
-            NodeColumns,
+            NODE_COLUMNS,
             progress,
             |[start, tid, node, original]| {
                 skipped.rows += 1;

@@ -16,7 +16,7 @@ use crate::profile::{
     SHORTEST_GAP_NS, Span, StrId, Strings, ThreadId,
 };
 use crate::read::builder::Builder;
-use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::integer_rows::for_each_row;
 use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
@@ -61,13 +61,13 @@ pub(super) fn add(
     let has_os_calls = tables.has(
         db,
         OS_CALLS,
-        OsRows::NEEDED,
+        &["start", "end", "globalTid", "nameId"],
         "calls of the operating system",
     )?;
     let has_accesses = tables.has(
         db,
         FILE_ACCESSES,
-        Accesses::NEEDED,
+        &["threadId", "startedAt", "endedAt", "bytesProcessed"],
         "sizes of file accesses",
     )?;
     let has_samples = tables.has(db, SAMPLES, &["id", "start", "globalTid"], "CPU samples")?;
@@ -266,6 +266,11 @@ impl Filter {
         self.threads.get(&global?).copied()
     }
 
+    /// The thread with a number of the operating system.
+    fn thread_of_number(&self, tid: Option<i64>) -> Option<ThreadId> {
+        *self.by_tid.get(&(tid? & super::THREAD_BITS))?
+    }
+
     /// The thread and the interval of a row that is kept. Marks of the profiler have no length.
     fn interval(&self, global: Option<i64>, start: Option<i64>, end: Option<i64>) -> Kept {
         self.interval_of(self.thread(global)?, start, end)
@@ -347,75 +352,47 @@ struct OsRow {
     callchain: i64,
 }
 
+/// Rows of the calls, or of the file accesses. Those have the number of their thread without the process, and the
+/// times of their call.
 #[derive(Clone)]
 struct OsRows {
     filter: Arc<Filter>,
+    is_access: bool,
     rows: Vec<OsRow>,
 }
 
-impl OsRows {
-    const NEEDED: &'static [&'static str] = &["start", "end", "globalTid", "nameId"];
-}
+const CALL_COLUMNS: &[&str] = &[
+    "globalTid",
+    "start",
+    "end",
+    "nameId",
+    "returnValue",
+    "callchainId",
+];
+const ACCESS_COLUMNS: &[&str] = &[
+    "threadId",
+    "startedAt",
+    "endedAt",
+    "apiCallId",
+    "bytesProcessed",
+];
 
 impl Sink for OsRows {
-    const COLUMNS: &'static [&'static str] = &[
-        "start",
-        "end",
-        "globalTid",
-        "nameId",
-        "returnValue",
-        "callchainId",
-    ];
-
-    fn row(&mut self, cells: &Cells<'_, '_>) {
-        let kept = (self.filter).interval(cells.int(2), cells.int(0), cells.int(1));
+    fn row(&mut self, cells: &Cells<'_>) {
+        let thread = match self.is_access {
+            true => self.filter.thread_of_number(cells.int(0)),
+            false => self.filter.thread(cells.int(0)),
+        };
+        let kept =
+            thread.and_then(|thread| (self.filter).interval_of(thread, cells.int(1), cells.int(2)));
         let Some((thread, span)) = kept else { return };
         self.rows.push(OsRow {
             thread,
             span,
             name: cells.int(3),
             returned: cells.int(4).unwrap_or(0),
-            is_access: false,
+            is_access: self.is_access,
             callchain: cells.int(5).unwrap_or(0),
-        });
-    }
-}
-
-/// File accesses. They have the number of their thread, and the times of their call.
-#[derive(Clone)]
-struct Accesses {
-    filter: Arc<Filter>,
-    rows: Vec<OsRow>,
-}
-
-impl Accesses {
-    const NEEDED: &'static [&'static str] = &["threadId", "startedAt", "endedAt", "bytesProcessed"];
-}
-
-impl Sink for Accesses {
-    const COLUMNS: &'static [&'static str] = &[
-        "startedAt",
-        "endedAt",
-        "threadId",
-        "apiCallId",
-        "bytesProcessed",
-    ];
-
-    fn row(&mut self, cells: &Cells<'_, '_>) {
-        let tid = cells.int(2).map(|tid| tid & super::THREAD_BITS);
-        let thread = tid.and_then(|tid| self.filter.by_tid.get(&tid).copied()?);
-        let kept = thread.and_then(|thread| {
-            let (start, end) = (cells.int(0), cells.int(1));
-            self.filter.interval_of(thread, start, end)
-        });
-        let Some((thread, span)) = kept else { return };
-        self.rows.push(OsRow {
-            thread,
-            span,
-            name: cells.int(3),
-            returned: cells.int(4).unwrap_or(0),
-            is_access: true,
-            callchain: 0,
         });
     }
 }
@@ -439,28 +416,20 @@ impl Rows {
         progress: &dyn Progress,
     ) -> Result<Vec<OsRow>, ReadError> {
         let mut rows: Vec<OsRow> = Vec::new();
-        if has_calls {
+        let tables = [
+            (OS_CALLS, CALL_COLUMNS, has_calls),
+            (FILE_ACCESSES, ACCESS_COLUMNS, has_accesses),
+        ];
+        for (table, columns, _) in tables.into_iter().filter(|(.., has_rows)| *has_rows) {
             let empty = OsRows {
                 filter: Arc::clone(&self.filter),
+                is_access: table == FILE_ACCESSES,
                 rows: Vec::new(),
             };
-            db.stream(OS_CALLS, &empty, progress, |part| {
+            let before = rows.len();
+            db.stream(table, columns, &empty, progress, |part| {
                 for row in part.rows.drain(..) {
-                    if !self.is_full(rows.len(), row.span.start) {
-                        rows.push(row);
-                    }
-                }
-            })?;
-        }
-        if has_accesses {
-            let empty = Accesses {
-                filter: Arc::clone(&self.filter),
-                rows: Vec::new(),
-            };
-            let calls = rows.len();
-            db.stream(FILE_ACCESSES, &empty, progress, |part| {
-                for row in part.rows.drain(..) {
-                    if !self.is_full(rows.len() - calls, row.span.start) {
+                    if !self.is_full(rows.len() - before, row.span.start) {
                         rows.push(row);
                     }
                 }
@@ -475,11 +444,11 @@ impl Rows {
 
     /// The CUDA calls with callchains.
     fn cuda_calls(&mut self, db: &Db, progress: &dyn Progress) -> Result<Vec<CudaRow>, ReadError> {
-        columns!(Columns, ["globalTid", "start", "end", "callchainId"]);
+        const COLUMNS: [&str; 4] = ["globalTid", "start", "end", "callchainId"];
         let mut rows: Vec<CudaRow> = Vec::new();
         let filter = Arc::clone(&self.filter);
         for table in [RUNTIME, DRIVER] {
-            for_each_row(db, table, Columns, progress, |row| {
+            for_each_row(db, table, COLUMNS, progress, |row| {
                 let [global, start, end, Some(callchain)] = row else {
                     return;
                 };
@@ -562,11 +531,11 @@ impl Distances {
 
 impl Rows {
     fn samples(&mut self, db: &Db, progress: &dyn Progress) -> Result<Samples, ReadError> {
-        columns!(Columns, ["id", "start", "globalTid", "threadState"]);
+        const COLUMNS: [&str; 4] = ["id", "start", "globalTid", "threadState"];
         let mut rows: Vec<SampleRow> = Vec::new();
         let mut distances = Distances::default();
         let filter = Arc::clone(&self.filter);
-        for_each_row(db, SAMPLES, Columns, progress, |row| {
+        for_each_row(db, SAMPLES, COLUMNS, progress, |row| {
             let [Some(id), Some(time), global, state] = row else {
                 return;
             };
@@ -588,21 +557,18 @@ impl Rows {
 
     /// When threads were scheduled out and in again.
     fn off_cpu(&mut self, db: &Db, progress: &dyn Progress) -> Result<Vec<OffCpu>, ReadError> {
-        columns!(
-            Columns,
-            [
-                "start",
-                "isSchedIn",
-                "globalTid",
-                "threadState",
-                "threadBlock"
-            ]
-        );
+        const COLUMNS: [&str; 5] = [
+            "start",
+            "isSchedIn",
+            "globalTid",
+            "threadState",
+            "threadBlock",
+        ];
         let states = enums::thread_states(db)?;
         let blocks = enums::thread_blocks(db)?;
         let filter = Arc::clone(&self.filter);
         let mut events: Vec<(ThreadId, i64, Option<OffCpuState>)> = Vec::new();
-        for_each_row(db, SCHEDULING, Columns, progress, |row| {
+        for_each_row(db, SCHEDULING, COLUMNS, progress, |row| {
             let [Some(time), Some(on), global, state, block] = row else {
                 return;
             };

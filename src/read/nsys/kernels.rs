@@ -1,11 +1,9 @@
 //! Kernel executions.
 
-use super::devices::Gpus;
-use super::graph_nodes::GraphNodes;
-use super::{Pids, process_key};
+use super::activities::NsysRecords;
 use crate::profile::{ConfigId, Kernel, LaunchConfig, SerialNumber, Span, StrId};
 use crate::read::builder::Builder;
-use crate::read::cupti::{correlation, count32, id32, launch_config};
+use crate::read::cupti::{Cupti, correlation, count32, id32, launch_config};
 use crate::read::names::{Distinct, PartName, PartNames, StringTable, TableName, TableNames};
 use crate::read::reader::{Progress, ReadError};
 use crate::read::skipped_rows::SkippedRows;
@@ -37,30 +35,30 @@ struct Row {
     node: Option<i64>,
 }
 
-impl Sink for Part {
-    const COLUMNS: &'static [&'static str] = &[
-        "start",
-        "end",
-        "deviceId=0",
-        "contextId",
-        "streamId",
-        "correlationId",
-        "globalPid",
-        "demangledName|mangledName|shortName",
-        "graphNodeId",
-        "gridX",
-        "gridY",
-        "gridZ",
-        "blockX",
-        "blockY",
-        "blockZ",
-        "registersPerThread",
-        "staticSharedMemory",
-        "dynamicSharedMemory",
-        "localMemoryPerThread",
-    ];
+const COLUMNS: [&str; 19] = [
+    "start",
+    "end",
+    "deviceId=0",
+    "contextId",
+    "streamId",
+    "correlationId",
+    "globalPid",
+    "demangledName|mangledName|shortName",
+    "graphNodeId",
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "registersPerThread",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+    "localMemoryPerThread",
+];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Part {
+    fn row(&mut self, cells: &Cells<'_>) {
         self.skipped.rows += 1;
         let Some(span) = self.skipped.gpu_span(cells.int(0), cells.int(1)) else {
             return;
@@ -92,21 +90,19 @@ pub(super) struct UnnamedKernels {
 }
 
 impl UnnamedKernels {
-    /// Adds the kernels to the profile. The calls must be in the profile already: in exports without
-    /// `globalPid`, only the correlation id identifies the process of a kernel.
+    /// Adds the kernels to the profile.
     pub(super) fn read(
         &mut self,
         db: &Db,
         table: &str,
-        (pids, gpus, nodes): (&Pids, &Gpus, &mut GraphNodes),
+        records: &mut NsysRecords<'_>,
         builder: &mut Builder,
         progress: &dyn Progress,
     ) -> Result<(), ReadError> {
-        let mut owners = None;
         let rows = db.most_rows(table)?;
         builder.profile.kernels.reserve(rows);
         self.of_kernels.reserve(rows);
-        db.stream(table, &Part::default(), progress, |part| {
+        db.stream(table, &COLUMNS, &Part::default(), progress, |part| {
             self.skipped.add(&std::mem::take(&mut part.skipped));
             self.names.add(&mut part.names);
             let known = part.profile_configs.len();
@@ -114,34 +110,24 @@ impl UnnamedKernels {
                 part.profile_configs.push(builder.config(config));
             }
             for row in part.rows.drain(..) {
-                let process = match row.process {
-                    Some(global) => pids.process(builder, global),
-                    None => owners
-                        .get_or_insert_with(|| builder.owners())
-                        .of(row.correlation)
-                        .unwrap_or_else(|| builder.process(0, || 0)),
-                };
-                let key = gpus.key(row.process.map(process_key), row.device);
                 let config = part.profile_configs.get(row.config as usize);
                 let Some((&config, name)) = config.zip(part.names.in_table(row.name)) else {
                     continue;
                 };
                 self.of_kernels.push(name);
-                let captured = (row.node.zip(row.process))
-                    .and_then(|(node, process)| nodes.capture(node, process, pids, builder));
-                let device = builder.device(key);
-                builder.profile.kernels.push(Kernel {
+                let kernel = Kernel {
                     span: row.span,
                     name: StrId(0),
-                    device,
-                    process,
+                    process: records.process(builder, row.process, row.correlation),
+                    device: records.device(builder, row.process, row.device),
                     stream: row.stream,
                     context: row.context,
                     correlation: row.correlation,
                     config,
                     in_graph: row.node.is_some(),
-                    captured,
-                });
+                    captured: records.captured(builder, row.node, row.process),
+                };
+                builder.profile.kernels.push(kernel);
             }
         })
     }

@@ -10,10 +10,10 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 
 use super::builder::{Builder, sort_by_start};
-use super::integer_rows::{self, columns};
+use super::integer_rows;
 use super::names::StringTable;
 use super::pruning::Pruning;
-use super::reader::{Input, NoProgress, Progress, ReadError, Reader, Sniff};
+use super::reader::{Input, NoProgress, Progress, ReadError, Reader};
 use super::sqlite::{Cell, Db};
 use crate::base::units;
 use crate::profile::{Container, Format, ProcessId, Profile, RangeArgs, Switch, ThreadId};
@@ -60,7 +60,7 @@ impl Reader for Nsys {
         &FORMAT
     }
 
-    fn sniff(&self, input: &Input<'_>) -> Sniff {
+    fn recognizes(&self, input: &Input<'_>) -> bool {
         // `StringIds` alone does not identify Nsight Systems.
         const OWN: [&str; 6] = [
             "CUPTI_ACTIVITY_KIND_",
@@ -70,31 +70,21 @@ impl Reader for Nsys {
             "TARGET_INFO_",
             "ENUM_NSYS_",
         ];
-        if input.has_table("StringTable") {
-            return Sniff::No("`StringTable` is nvprof's".into());
-        }
-        match OWN.iter().find(|name| input.has_table_like(name)) {
-            Some(name) => Sniff::Yes(format!("it has a table `{name}`")),
-            None => Sniff::No("it has no table of Nsight Systems".into()),
-        }
+        // `StringTable` is nvprof's.
+        !input.has_table("StringTable") && OWN.iter().any(|name| input.has_table_like(name))
     }
 
-    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
-        read(path, None, progress)
-    }
-
-    fn read_pruned(
+    /// Ranges that are not needed are removed while they are read: they are most of a large file.
+    fn read(
         &self,
         path: &Path,
-        pruning: &dyn Pruning,
+        pruning: Option<&dyn Pruning>,
         progress: &dyn Progress,
     ) -> Result<Profile, ReadError> {
-        read(path, Some(pruning), progress)
+        read(path, pruning, progress)
     }
 }
 
-/// Reads an export. Ranges that are not needed are removed while they are read: they are most of a
-/// large file.
 fn read(
     path: &Path,
     pruning: Option<&dyn Pruning>,
@@ -112,10 +102,10 @@ fn read(
     for table in [RUNTIME, DRIVER] {
         calls.read(&db, table, &pids, &mut builder, progress)?;
     }
-    let mut nodes = graph_nodes::GraphNodes::read(&db, &mut builder.profile, progress)?;
+    let nodes = graph_nodes::GraphNodes::read(&db, &mut builder.profile, progress)?;
+    let mut records = activities::NsysRecords::of(&db, &pids, &gpus, nodes)?;
     let mut kernels = kernels::UnnamedKernels::default();
-    let context = (&pids, &gpus, &mut nodes);
-    kernels.read(&db, KERNELS, context, &mut builder, progress)?;
+    kernels.read(&db, KERNELS, &mut records, &mut builder, progress)?;
     let overheads = activities::overheads(&db, progress)?;
     #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
     let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
@@ -125,9 +115,8 @@ fn read(
     calls.name(&strings, &mut builder);
     kernels.name(&strings, &mut builder);
     activities::add_overheads(overheads, &strings, &pids, &mut builder);
-    let context = (&pids, &gpus, &mut nodes);
-    activities::add(&db, context, &mut builder, progress)?;
-    drop(nodes);
+    activities::add(&db, &mut records, &mut builder, progress)?;
+    drop(records);
     graph_nodes::forget_updated(&mut builder.profile);
 
     let kinds = enums::event_kinds(&db)?;
@@ -174,9 +163,8 @@ fn switches(db: &Db) -> Result<Vec<Switch>, ReadError> {
 
 /// When the session began, to which all times are relative, in ns since 1970 (UTC).
 fn session_start(db: &Db, progress: &dyn Progress) -> Result<Option<i64>, ReadError> {
-    columns!(Columns, ["utcEpochNs"]);
-    let rows: Vec<[Option<i64>; 1]> =
-        integer_rows::rows(db, "TARGET_INFO_SESSION_START_TIME", Columns, progress)?;
+    const COLUMNS: [&str; 1] = ["utcEpochNs"];
+    let rows = integer_rows::rows(db, "TARGET_INFO_SESSION_START_TIME", COLUMNS, progress)?;
     Ok(rows.first().and_then(|[start]| *start).filter(|ns| *ns > 0))
 }
 
@@ -185,9 +173,8 @@ struct Pids(FxHashMap<i64, u64>);
 
 impl Pids {
     fn read(db: &Db) -> Result<Pids, ReadError> {
-        columns!(Columns, ["globalPid", "pid"]);
-        let rows: Vec<[Option<i64>; 2]> =
-            integer_rows::rows(db, "PROCESSES", Columns, &NoProgress)?;
+        const COLUMNS: [&str; 2] = ["globalPid", "pid"];
+        let rows = integer_rows::rows(db, "PROCESSES", COLUMNS, &NoProgress)?;
         Ok(Pids(
             rows.into_iter()
                 .filter_map(|[global, pid]| Some((global?, u64::try_from(pid?).ok()?)))

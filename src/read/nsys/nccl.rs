@@ -60,10 +60,10 @@ struct Schema {
 #[derive(Debug, Clone, Default)]
 struct Schemas(FxHashMap<(i64, i64), Schema>);
 
-impl Sink for Schemas {
-    const COLUMNS: &'static [&'static str] = &["domainId", "schemaId", "type", "name", "offset"];
+const SCHEMA_COLUMNS: [&str; 5] = ["domainId", "schemaId", "type", "name", "offset"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Schemas {
+    fn row(&mut self, cells: &Cells<'_>) {
         let (Some(domain), Some(id), Some(kind)) = (cells.int(0), cells.int(1), cells.int(2))
         else {
             return;
@@ -162,17 +162,17 @@ struct Rows {
     rows: Vec<Row<PartName>>,
 }
 
-impl Sink for Rows {
-    const COLUMNS: &'static [&'static str] = &[
-        "start",
-        "end",
-        "globalTid",
-        "text|textId",
-        "domainId",
-        "binaryData",
-    ];
+const COLUMNS: [&str; 6] = [
+    "start",
+    "end",
+    "globalTid",
+    "text|textId",
+    "domainId",
+    "binaryData",
+];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Rows {
+    fn row(&mut self, cells: &Cells<'_>) {
         let Some(domain) = cells.int(4).filter(|d| self.domains.contains(d)) else {
             return;
         };
@@ -244,7 +244,12 @@ impl Messages {
         progress: &dyn Progress,
     ) -> Result<Messages, ReadError> {
         let mut schemas = Schemas::default();
-        for part in db.scan("NVTX_PAYLOAD_SCHEMA_ENTRIES", &schemas, progress)? {
+        for part in db.scan(
+            "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+            &SCHEMA_COLUMNS,
+            &schemas,
+            progress,
+        )? {
             schemas.0.extend(part.0);
         }
         schemas
@@ -259,7 +264,7 @@ impl Messages {
             names: PartNames::default(),
             rows: Vec::new(),
         };
-        let parts = db.scan(RANGES, &empty, progress)?;
+        let parts = db.scan(RANGES, &COLUMNS, &empty, progress)?;
         if !(parts.iter().flat_map(|part| &part.rows)).any(|r| !matches!(r.payload, Payload::None))
         {
             return Ok(Messages::default());
@@ -325,8 +330,7 @@ impl Messages {
         }
         let mut launches: FxHashMap<ThreadId, Vec<(i64, KernelId)>> = FxHashMap::default();
         for call in profile.calls.iter().filter(|c| c.class == ApiClass::Launch) {
-            let process = profile.threads.get(call.thread.idx()).map(|t| t.process);
-            if let Some(key) = process.zip(call.correlation)
+            if let Some(key) = profile.process_of(call.thread).zip(call.correlation)
                 && let Some(kernel) = kernels.get(&key)
             {
                 let of_thread = launches.entry(call.thread).or_default();

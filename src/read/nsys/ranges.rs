@@ -95,14 +95,14 @@ impl Part {
     }
 
     /// The text of a row, or the id of a registered one. Some exports store ids in the text column.
-    fn text<'a>(cells: &Cells<'a, '_>) -> Result<Option<i64>, &'a [u8]> {
+    fn text<'a>(cells: &Cells<'a>) -> Result<Option<i64>, &'a [u8]> {
         match cells.bytes(TEXT) {
             Some(bytes) => Err(bytes),
             None => Ok(cells.int(TEXT).or_else(|| cells.int(TEXT_ID))),
         }
     }
 
-    fn name_domain(&mut self, cells: &Cells<'_, '_>) {
+    fn name_domain(&mut self, cells: &Cells<'_>) {
         let (Some(thread), Some(domain)) = (cells.int(THREAD), cells.int(DOMAIN)) else {
             return;
         };
@@ -124,19 +124,19 @@ const TEXT_ID: usize = 5;
 const DOMAIN: usize = 6;
 const PAYLOAD: usize = 7;
 
-impl Sink for Part {
-    const COLUMNS: &'static [&'static str] = &[
-        "start",
-        "end",
-        "eventType=59",
-        "globalTid",
-        "text",
-        "textId",
-        "domainId",
-        "binaryData",
-    ];
+const COLUMNS: [&str; 8] = [
+    "start",
+    "end",
+    "eventType=59",
+    "globalTid",
+    "text",
+    "textId",
+    "domainId",
+    "binaryData",
+];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Part {
+    fn row(&mut self, cells: &Cells<'_>) {
         self.payloads |= !matches!(cells.raw(PAYLOAD), ValueRef::Null);
         let kind = match self.kinds.of(cells.int(TYPE)) {
             Some(EventKind::Range(kind)) => kind,
@@ -268,7 +268,7 @@ impl Ranges {
         }
         let mut sorted = true;
         let mut last = i64::MIN;
-        db.stream(RANGES, &empty, progress, |part| {
+        db.stream(RANGES, &COLUMNS, &empty, progress, |part| {
             sorted &= part.sorted && last <= part.first;
             last = last.max(part.last);
             (part.first, part.last, part.sorted) = (i64::MAX, i64::MIN, true);
@@ -315,10 +315,8 @@ impl Ranges {
         let deferred = deferred.map(|row| whole.range(row, unnamed));
         self.deferred.ranges.extend(deferred);
         for (thread, number) in removed.nodes.drain(..) {
-            let thread = whole.thread(thread);
-            let thread = thread.and_then(|t| profile.threads.get(t.idx()));
-            let node = thread.map(|t| (t.process, number));
-            self.deferred.nodes.extend(node);
+            let process = (whole.thread(thread)).and_then(|t| profile.process_of(t));
+            (self.deferred.nodes).extend(process.map(|process| (process, number)));
         }
         for row in part.rows.drain(..) {
             let index = profile.ranges.len();

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::profile::Device;
 use crate::read::builder::{Builder, DeviceKey};
 use crate::read::cupti::count32;
-use crate::read::integer_rows::{self, columns};
+use crate::read::integer_rows;
 use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::Db;
@@ -17,33 +17,29 @@ pub(super) struct Devices {
     contexts: FxHashMap<i64, u32>,
 }
 
-columns!(
-    DeviceColumns,
-    [
-        "id",
-        "name",
-        "numMultiprocessors",
-        "computeCapabilityMajor",
-        "computeCapabilityMinor",
-        "globalMemoryBandwidth",
-        "coreClockRate",
-        "l2CacheSize",
-        "globalMemorySize",
-        "maxWarpsPerMultiprocessor",
-        "maxBlocksPerMultiprocessor",
-        "maxRegistersPerMultiprocessor",
-        "maxSharedMemoryPerMultiprocessor",
-        "isCudaVisible=1"
-    ]
-);
-columns!(ContextColumns, ["contextId", "deviceId"]);
+const DEVICE_COLUMNS: [&str; 14] = [
+    "id",
+    "name",
+    "numMultiprocessors",
+    "computeCapabilityMajor",
+    "computeCapabilityMinor",
+    "globalMemoryBandwidth",
+    "coreClockRate",
+    "l2CacheSize",
+    "globalMemorySize",
+    "maxWarpsPerMultiprocessor",
+    "maxBlocksPerMultiprocessor",
+    "maxRegistersPerMultiprocessor",
+    "maxSharedMemoryPerMultiprocessor",
+    "isCudaVisible=1",
+];
+const CONTEXT_COLUMNS: [&str; 2] = ["contextId", "deviceId"];
 
 impl Devices {
     pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Devices, ReadError> {
-        let rows: Vec<[Option<i64>; 14]> =
-            integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_DEVICE", DeviceColumns, progress)?;
+        let rows = integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_DEVICE", DEVICE_COLUMNS, progress)?;
         let contexts =
-            integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_CONTEXT", ContextColumns, progress)?;
+            integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_CONTEXT", CONTEXT_COLUMNS, progress)?;
         Ok(Devices {
             rows: rows
                 .into_iter()

@@ -40,18 +40,18 @@ struct Row {
     domain: i64,
 }
 
-impl Sink for Markers {
-    const COLUMNS: &'static [&'static str] = &[
-        "timestamp",
-        "flags",
-        "id",
-        "objectKind",
-        "objectId",
-        "name",
-        "domain",
-    ];
+const COLUMNS: [&str; 7] = [
+    "timestamp",
+    "flags",
+    "id",
+    "objectKind",
+    "objectId",
+    "name",
+    "domain",
+];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Markers {
+    fn row(&mut self, cells: &Cells<'_>) {
         self.damage.rows += 1;
         let Some(time) = self.damage.start(cells.int(0)) else {
             return;
@@ -96,7 +96,12 @@ pub(super) fn thread(object: i64, builder: &mut Builder) -> ThreadId {
 
 pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Markers, ReadError> {
     let mut all = Markers::default();
-    for mut part in db.scan("CUPTI_ACTIVITY_KIND_MARKER", &all.clone(), progress)? {
+    for mut part in db.scan(
+        "CUPTI_ACTIVITY_KIND_MARKER",
+        &COLUMNS,
+        &all.clone(),
+        progress,
+    )? {
         all.rows.append(&mut part.rows);
         all.damage.add(&part.damage);
     }

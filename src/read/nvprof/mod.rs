@@ -10,10 +10,11 @@ use std::path::Path;
 use rustc_hash::FxHashSet;
 
 use super::builder::{Builder, DeviceKey, Owners};
-use super::cupti::{self, Cupti, correlation, count32, id32, launch_config};
-use super::integer_rows::{self, columns};
+use super::cupti::{self, Cupti, GpuRecord, correlation, count32, id32, launch_config};
+use super::integer_rows;
 use super::names::StringTable;
-use super::reader::{Input, Progress, ReadError, Reader, Sniff};
+use super::pruning::Pruning;
+use super::reader::{Input, Progress, ReadError, Reader};
 use super::skipped_rows::SkippedRows;
 use super::sqlite::{Cells, Db, Sink};
 use crate::profile::{
@@ -59,22 +60,23 @@ impl Reader for Nvprof {
         &FORMAT
     }
 
-    fn sniff(&self, input: &Input<'_>) -> Sniff {
-        if input.has_table("StringTable") && input.has_table_like("CUPTI_ACTIVITY_KIND_") {
-            Sniff::Yes("it has `StringTable` and tables of CUPTI records".into())
-        } else {
-            Sniff::No("it has no `StringTable` beside tables of CUPTI records".into())
-        }
+    fn recognizes(&self, input: &Input<'_>) -> bool {
+        input.has_table("StringTable") && input.has_table_like("CUPTI_ACTIVITY_KIND_")
     }
 
-    fn read(&self, path: &Path, progress: &dyn Progress) -> Result<Profile, ReadError> {
+    fn read(
+        &self,
+        path: &Path,
+        pruning: Option<&dyn Pruning>,
+        progress: &dyn Progress,
+    ) -> Result<Profile, ReadError> {
         let db = Db::open(path)?;
         db.survey()?;
         let mut builder = Builder::new(&FORMAT, path);
         builder.profile.schema_version = version(&db, progress)?;
         let mut kernels: Vec<[Option<i64>; 18]> = Vec::new();
         for table in KERNELS {
-            kernels.extend(integer_rows::rows(&db, table, KernelColumns, progress)?);
+            kernels.extend(integer_rows::rows(&db, table, KERNEL_COLUMNS, progress)?);
         }
         let markers = markers::read(&db, progress)?;
         let devices = devices::Devices::read(&db, progress)?;
@@ -99,31 +101,32 @@ impl Reader for Nvprof {
         markers.add(&strings, &mut builder);
         devices.add_idle(&mut builder);
         record(&mut builder.profile);
-        Ok(builder.finish(|key, device| devices.describe(key, &strings, device)))
+        let mut profile = builder.finish(|key, device| devices.describe(key, &strings, device));
+        if let Some(pruning) = pruning {
+            pruning.prune(&mut profile);
+        }
+        Ok(profile)
     }
 }
 
-columns!(VersionColumns, ["version"]);
+const VERSION_COLUMNS: [&str; 1] = ["version"];
 
 fn version(db: &Db, progress: &dyn Progress) -> Result<Option<String>, ReadError> {
-    let rows = integer_rows::rows(db, "Version", VersionColumns, progress)?;
+    let rows = integer_rows::rows(db, "Version", VERSION_COLUMNS, progress)?;
     Ok(rows
         .first()
         .and_then(|[version]| *version)
         .map(|version| version.to_string()))
 }
 
-columns!(
-    CallColumns,
-    [
-        "start",
-        "end",
-        "processId",
-        "threadId",
-        "correlationId",
-        "cbid"
-    ]
-);
+const CALL_COLUMNS: [&str; 6] = [
+    "start",
+    "end",
+    "processId",
+    "threadId",
+    "correlationId",
+    "cbid",
+];
 
 /// Adds runtime calls, then driver calls. A call that started a kernel is a launch, regardless of its
 /// callback id.
@@ -143,7 +146,7 @@ fn calls(
         ("CUPTI_ACTIVITY_KIND_DRIVER", cbid::DRIVER),
     ] {
         for [start, end, process, thread, id, cbid] in
-            integer_rows::rows(db, table, CallColumns, progress)?
+            integer_rows::rows(db, table, CALL_COLUMNS, progress)?
         {
             skipped.rows += 1;
             let Some(span) = skipped.span(start, end) else {
@@ -183,34 +186,31 @@ fn calls(
     Ok(())
 }
 
-/// Position in [`KernelColumns`].
+/// Position in [`KERNEL_COLUMNS`].
 const CORRELATION: usize = 5;
-/// Position in [`KernelColumns`].
+/// Position in [`KERNEL_COLUMNS`].
 const NAME: usize = 6;
 
-columns!(
-    KernelColumns,
-    [
-        "start",
-        "end",
-        "deviceId",
-        "contextId",
-        "streamId",
-        "correlationId",
-        "name",
-        "graphNodeId",
-        "gridX",
-        "gridY",
-        "gridZ",
-        "blockX",
-        "blockY",
-        "blockZ",
-        "registersPerThread",
-        "staticSharedMemory",
-        "dynamicSharedMemory",
-        "localMemoryPerThread"
-    ]
-);
+const KERNEL_COLUMNS: [&str; 18] = [
+    "start",
+    "end",
+    "deviceId",
+    "contextId",
+    "streamId",
+    "correlationId",
+    "name",
+    "graphNodeId",
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "registersPerThread",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+    "localMemoryPerThread",
+];
 
 fn add_kernels(
     rows: Vec<[Option<i64>; 18]>,
@@ -221,24 +221,20 @@ fn add_kernels(
     let mut skipped = SkippedRows::default();
     for row in rows {
         let [start, end, device, context, stream, id, name, node, ..] = row;
-        skipped.rows += 1;
-        let Some(span) = skipped.gpu_span(start, end) else {
+        let common = [start, end, device, None, stream, id];
+        let Some(common) = GpuRecord::read(common, &mut skipped, records, builder) else {
             continue;
         };
-        let Some(device) = skipped.owner(count32(device)) else {
-            continue;
-        };
-        let correlation = correlation(id);
         let config = launch_config(|at| row.get(at).copied().flatten(), 8);
         let name = name.and_then(|id| strings.get(id)).unwrap_or_default();
         let kernel = Kernel {
-            span,
+            span: common.span,
             name: builder.profile.strings.intern(name),
-            device: builder.device(DeviceKey::Ordinal(device)),
-            process: records.process(builder, None, correlation),
-            stream: id32(stream).unwrap_or_default(),
+            device: common.device,
+            process: common.process,
+            stream: common.stream,
             context: id32(context).unwrap_or_default(),
-            correlation,
+            correlation: common.correlation,
             config: builder.config(config),
             in_graph: node.is_some_and(|node| node != 0),
             captured: None,
@@ -313,7 +309,7 @@ impl Cupti for NvprofRecords {
     }
 }
 
-columns!(EventColumns, ["contextId", "correlationId"]);
+const EVENT_COLUMNS: [&str; 2] = ["contextId", "correlationId"];
 
 fn events(
     db: &Db,
@@ -323,7 +319,7 @@ fn events(
     progress: &dyn Progress,
 ) -> Result<(), ReadError> {
     let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
-    for [context, id] in integer_rows::rows(db, table, EventColumns, progress)? {
+    for [context, id] in integer_rows::rows(db, table, EVENT_COLUMNS, progress)? {
         let correlation = correlation(id);
         let device = devices.of_context(context);
         let event = CudaEvent {
@@ -340,11 +336,10 @@ fn events(
 #[derive(Clone, Default)]
 struct Overheads(Vec<[Option<i64>; 5]>);
 
-impl Sink for Overheads {
-    const COLUMNS: &'static [&'static str] =
-        &["start", "end", "overheadKind", "objectKind", "objectId"];
+const OVERHEAD_COLUMNS: [&str; 5] = ["start", "end", "overheadKind", "objectKind", "objectId"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Overheads {
+    fn row(&mut self, cells: &Cells<'_>) {
         let object = cells.bytes(4).and_then(markers::object);
         self.0.push([
             cells.int(0),
@@ -358,7 +353,7 @@ impl Sink for Overheads {
 
 fn overheads(db: &Db, builder: &mut Builder, progress: &dyn Progress) -> Result<(), ReadError> {
     let table = "CUPTI_ACTIVITY_KIND_OVERHEAD";
-    let parts = db.scan(table, &Overheads::default(), progress)?;
+    let parts = db.scan(table, &OVERHEAD_COLUMNS, &Overheads::default(), progress)?;
     let mut skipped = SkippedRows::default();
     for [start, end, kind, object_kind, object] in parts.into_iter().flat_map(|part| part.0) {
         skipped.rows += 1;

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode};
 
-use super::quote;
+use super::{quote, text};
 use crate::read::reader::ReadError;
 
 /// What SQLite finds wrong with the trees of a table, or of the whole file. Rows that only break a rule of
@@ -20,10 +19,7 @@ pub(in crate::read) fn contradiction(
     let mut statement = conn.prepare(&format!("PRAGMA quick_check({argument})"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let ValueRef::Text(said) = row.get_ref(0)? else {
-            continue;
-        };
-        let said = String::from_utf8_lossy(said);
+        let said = text(row.get_ref(0)?).unwrap_or_default();
         let structure = ["Tree ", "Page ", "page ", "Freelist", "rowid", "Rowid"];
         if structure.iter().any(|word| said.contains(word)) {
             let line = said.lines().find(|line| !line.starts_with("***"));
@@ -42,23 +38,28 @@ pub(in crate::read) fn error(path: &Path, error: &rusqlite::Error) -> ReadError 
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             damaged(path, &format!("SQLite says: {error}"))
         }
-        Some(ErrorCode::CannotOpen) if is_too_long(path) => ReadError {
-            path: path.display().to_string(),
-            problem: format!("its path is longer than the {LONGEST_PATH} bytes that SQLite opens"),
-            remedy: "move or link it to a folder with a shorter path".into(),
-        },
+        Some(ErrorCode::CannotOpen) if is_too_long(path) => ReadError::new(
+            path,
+            format!("its path is longer than the {LONGEST_PATH} bytes that SQLite opens"),
+            "move or link it to a folder with a shorter path",
+        ),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => unfinished(path),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ReadError {
-            path: path.display().to_string(),
-            problem: "another program is writing to the file".into(),
-            remedy: "wait until it has ended".into(),
-        },
-        _ => ReadError {
-            path: path.display().to_string(),
-            problem: format!("the SQLite file cannot be read: {error}"),
-            remedy: "check that the file is complete and that you may read it".into(),
-        },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ReadError::new(
+            path,
+            "another program is writing to the file",
+            "wait until it has ended",
+        ),
+        _ => unreadable(path, error),
     }
+}
+
+/// The error for any other failure.
+pub(super) fn unreadable(path: &Path, error: &dyn std::error::Error) -> ReadError {
+    ReadError::new(
+        path,
+        format!("the SQLite file cannot be read: {error}"),
+        "check that the file is complete and that you may read it",
+    )
 }
 
 /// The longest path that SQLite opens, in bytes, with the suffix of a log.
@@ -71,24 +72,21 @@ fn is_too_long(path: &Path) -> bool {
 
 /// The error for a file with an unfinished transaction.
 pub(super) fn unfinished(path: &Path) -> ReadError {
-    ReadError {
-        path: path.display().to_string(),
-        problem: "expected a finished SQLite file, found one with an unfinished transaction \
-                  beside it (`-wal` or `-journal`), which cannot be completed without writing"
-            .into(),
-        remedy: "wait until the program that writes it has ended, or export the profile \
-                 again; this tool never changes its input"
-            .into(),
-    }
+    ReadError::new(
+        path,
+        "expected a finished SQLite file, found one with an unfinished transaction \
+         beside it (`-wal` or `-journal`), which cannot be completed without writing",
+        "wait until the program that writes it has ended, or export the profile \
+         again; this tool never changes its input",
+    )
 }
 
 /// The error for a truncated or overwritten file.
 pub(super) fn damaged(path: &Path, what: &str) -> ReadError {
-    ReadError {
-        path: path.display().to_string(),
-        problem: format!("expected a complete SQLite file, found a damaged or cut one: {what}"),
-        remedy: "copy or download it again, or export it again with `nsys export --type sqlite`; \
-                 nothing is reported from a part of a profile"
-            .into(),
-    }
+    ReadError::new(
+        path,
+        format!("expected a complete SQLite file, found a damaged or cut one: {what}"),
+        "copy or download it again, or export it again with `nsys export --type sqlite`; \
+         nothing is reported from a part of a profile",
+    )
 }

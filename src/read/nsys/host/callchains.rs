@@ -9,14 +9,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::STRINGS;
 use super::Samples;
-use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::integer_rows::for_each_row;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::{Cells, Db, Sink};
 
-columns!(
-    FrameColumns,
-    ["id", "stackDepth", "symbol", "module", "unresolved"]
-);
+const FRAME_COLUMNS: [&str; 5] = ["id", "stackDepth", "symbol", "module", "unresolved"];
 
 /// The columns without which a table of callchains cannot be read.
 pub(super) const NEEDED: &[&str] = &["id", "stackDepth", "symbol", "module"];
@@ -71,10 +68,10 @@ struct Telling {
     passing_on: FxHashSet<i64>,
 }
 
-impl Sink for Telling {
-    const COLUMNS: &'static [&'static str] = &["id", "value"];
+const STRING_COLUMNS: [&str; 2] = ["id", "value"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Telling {
+    fn row(&mut self, cells: &Cells<'_>) {
         let (Some(id), Some(text)) = (cells.int(0), cells.bytes(1)) else {
             return;
         };
@@ -102,7 +99,7 @@ pub(super) fn callers(
         return Ok(FxHashMap::default());
     }
     let mut telling = Telling::default();
-    for part in db.scan(STRINGS, &Telling::default(), progress)? {
+    for part in db.scan(STRINGS, &STRING_COLUMNS, &Telling::default(), progress)? {
         telling.nameless.extend(part.nameless);
         telling.passing_on.extend(part.passing_on);
     }
@@ -112,7 +109,7 @@ pub(super) fn callers(
         telling: Arc::new(telling),
         frames: Vec::new(),
     };
-    db.stream(table, &empty, progress, |part| {
+    db.stream(table, &FRAME_COLUMNS, &empty, progress, |part| {
         for (chain, depth, symbol) in part.frames.drain(..) {
             let known = best.entry(chain).or_insert((depth, symbol));
             if depth < known.0 {
@@ -134,10 +131,7 @@ struct Frames {
 }
 
 impl Sink for Frames {
-    const COLUMNS: &'static [&'static str] =
-        <FrameColumns as crate::read::integer_rows::Columns>::COLUMNS;
-
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+    fn row(&mut self, cells: &Cells<'_>) {
         let (Some(chain), Some(depth)) = (cells.int(0), cells.int(1)) else {
             return;
         };
@@ -180,7 +174,7 @@ pub(super) fn leaves(
         return Ok(found);
     }
     let ids: FxHashSet<i64> = samples.rows.iter().map(|row| row.id).collect();
-    for_each_row(db, table, FrameColumns, progress, |row| {
+    for_each_row(db, table, FRAME_COLUMNS, progress, |row| {
         let [Some(id), Some(depth), symbol, module, unresolved] = row else {
             return;
         };

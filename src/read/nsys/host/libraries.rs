@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Filter, FrameNames, Rows, Tables};
 use crate::profile::{HostRange, LibraryCall, Profile, Span, StrId, Strings, ThreadId};
-use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::integer_rows::for_each_row;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::Db;
 
@@ -57,14 +57,14 @@ impl Sources {
         profile: &Profile,
         progress: &dyn Progress,
     ) -> Result<Calls, ReadError> {
-        columns!(Columns, ["globalTid", "start", "end", "nameId"]);
+        const COLUMNS: [&str; 4] = ["globalTid", "start", "end", "nameId"];
         let mut rows = Vec::new();
         let filter = std::sync::Arc::clone(&kept.filter);
         for table in &self.tables {
             for_each_row(
                 db,
                 table,
-                Columns,
+                COLUMNS,
                 progress,
                 |[global, start, end, name]| {
                     if let Some((thread, span)) = filter.interval(global, start, end)

@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::super::enums::{Enumeration, EventKind, event_kinds};
 use super::super::nccl::{HEADER, bytes_of};
@@ -17,7 +18,7 @@ use crate::base::units;
 use crate::profile::{
     Profile, PythonSample, PythonSamples, RangeKind, StackFrame, Strings, ThreadId,
 };
-use crate::read::integer_rows::{columns, for_each_row};
+use crate::read::integer_rows::for_each_row;
 use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::{Cells, Db, Sink};
@@ -127,8 +128,7 @@ type Node = (Option<u32>, Frame);
 /// Samples with their stacks, in which equal beginnings are kept once.
 #[derive(Default)]
 pub(super) struct Stacks {
-    nodes: Vec<Node>,
-    known: FxHashMap<Node, u32>,
+    nodes: IndexSet<Node, FxBuildHasher>,
     samples: Vec<PythonSample>,
     sample_ns: i64,
 }
@@ -140,16 +140,11 @@ impl Stacks {
         let mut caller = None;
         for frame in stack.iter().take(DEPTH).rev() {
             let node = (caller, *frame);
-            caller = Some(match self.known.get(&node) {
-                Some(known) => *known,
-                None if self.nodes.len() >= MOST_FRAMES => break,
-                None => {
-                    let row = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-                    self.nodes.push(node);
-                    self.known.insert(node, row);
-                    row
-                }
-            });
+            if self.nodes.len() >= MOST_FRAMES && !self.nodes.contains(&node) {
+                break;
+            }
+            let (row, _) = self.nodes.insert_full(node);
+            caller = u32::try_from(row).ok();
         }
         caller
     }
@@ -165,7 +160,6 @@ impl Stacks {
     }
 
     fn finish(mut self, mut distances: Distances) -> Stacks {
-        self.known = FxHashMap::default();
         (self.samples).sort_by_key(|sample| (sample.thread, sample.time));
         self.sample_ns = distances.median();
         self
@@ -237,11 +231,10 @@ struct Marks {
     damaged: u64,
 }
 
-impl Sink for Marks {
-    const COLUMNS: &'static [&'static str] =
-        &["start", "globalTid", "domainId", "eventType", "binaryData"];
+const MARK_COLUMNS: [&str; 5] = ["start", "globalTid", "domainId", "eventType", "binaryData"];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for Marks {
+    fn row(&mut self, cells: &Cells<'_>) {
         let (Some(time), Some(global), Some(domain)) = (cells.int(0), cells.int(1), cells.int(2))
         else {
             return;
@@ -284,7 +277,7 @@ fn marks(
     let mut stacks = Stacks::default();
     let mut distances = Distances::default();
     let (mut without_payload, mut damaged) = (0, 0);
-    db.stream(RANGES, &empty, progress, |part| {
+    db.stream(RANGES, &MARK_COLUMNS, &empty, progress, |part| {
         without_payload += std::mem::take(&mut part.without_payload);
         damaged += std::mem::take(&mut part.damaged);
         for (thread, time) in part.times.drain(..) {
@@ -319,16 +312,16 @@ fn marks(
 #[derive(Clone, Default)]
 struct FrameRows(Arc<FxHashSet<i64>>, Vec<(i64, i64, Frame)>);
 
-impl Sink for FrameRows {
-    const COLUMNS: &'static [&'static str] = &[
-        "id",
-        "stackDepth",
-        "symbol|function|functionId",
-        "module|file|fileId",
-        "line|lineNumber",
-    ];
+const FRAME_COLUMNS: [&str; 5] = [
+    "id",
+    "stackDepth",
+    "symbol|function|functionId",
+    "module|file|fileId",
+    "line|lineNumber",
+];
 
-    fn row(&mut self, cells: &Cells<'_, '_>) {
+impl Sink for FrameRows {
+    fn row(&mut self, cells: &Cells<'_>) {
         let (Some(id), Some(depth)) = (cells.int(0), cells.int(1)) else {
             return;
         };
@@ -348,11 +341,11 @@ fn tabled(
     rows: &mut Rows,
     progress: &dyn Progress,
 ) -> Result<Stacks, ReadError> {
-    columns!(Columns, ["id", "start", "globalTid"]);
+    const COLUMNS: [&str; 3] = ["id", "start", "globalTid"];
     let mut distances = Distances::default();
     let mut kept: FxHashMap<i64, (ThreadId, i64)> = FxHashMap::default();
     let filter = Arc::clone(&rows.filter);
-    for_each_row(db, samples, Columns, progress, |row| {
+    for_each_row(db, samples, COLUMNS, progress, |row| {
         let [Some(id), Some(time), global] = row else {
             return;
         };
@@ -375,7 +368,8 @@ fn tabled(
             stacks.add(thread, time, &frames);
         }
     };
-    db.stream(frames, &FrameRows(wanted, Vec::new()), progress, |part| {
+    let empty = FrameRows(wanted, Vec::new());
+    db.stream(frames, &FRAME_COLUMNS, &empty, progress, |part| {
         for (id, depth, frame) in part.1.drain(..) {
             if current != Some(id) {
                 take(&mut stacks, current.replace(id), &mut stack);
