@@ -19,7 +19,7 @@ mod states;
 
 pub(crate) use package::{folder_of as package_folder, treatments, unpack};
 pub(crate) use start::{Ended, Program};
-pub(crate) use states::{CaptureProgress, CheckValues, States, Timed, WindowFile};
+pub(crate) use states::{CaptureProgress, CheckValues, States, Timed};
 
 use crate::read::manifest::{FileEntry, Manifest};
 
@@ -83,7 +83,7 @@ pub(crate) fn find_py_spy() -> io::Result<()> {
 /// # Errors
 /// When the folder cannot be written to.
 pub(crate) fn conclude(folder: &Path, command: &[String], states: &States) -> io::Result<usize> {
-    let mut files: Vec<FileEntry> = states.windows().map(WindowFile::entry).collect();
+    let mut files: Vec<FileEntry> = states.windows().cloned().collect();
     if folder.join(nsys::EXPORT).is_file() {
         files.push(FileEntry::of_all_processes(nsys::EXPORT));
     }

@@ -29,19 +29,17 @@ struct State {
     began: Option<u64>,
     cuda: Option<bool>,
     versions: BTreeMap<String, Option<String>>,
-    windows: Vec<WindowFile>,
+    windows: Vec<FileEntry>,
     rank: Option<u32>,
     host: Vec<HostFile>,
     trial: Option<Timed>,
 }
 
 /// What a profiler of the host has recorded.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Deserialize)]
 struct HostFile {
-    file: String,
-    profiler: String,
-    started_unix_ns: Option<i64>,
+    #[serde(flatten)]
+    entry: HostEntry,
     /// Why there is no file.
     problem: Option<String>,
 }
@@ -76,38 +74,6 @@ pub(crate) struct CheckValues {
     pub(crate) what: String,
     /// The values in the order in which they were computed, as Python prints floats.
     pub(crate) values: Vec<String>,
-}
-
-/// A trace that a process has written.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct WindowFile {
-    /// Its name in the folder.
-    pub(crate) file: String,
-    /// `light`, `detailed`, or `own` if the program's own profiler wrote it.
-    pub(crate) window: String,
-    /// The distributed rank.
-    pub(crate) rank: Option<u32>,
-    /// The id of the process.
-    pub(crate) pid: u32,
-    /// The numbers of the steps in it.
-    pub(crate) steps: Vec<u64>,
-    /// What a step is.
-    pub(crate) steps_are: Option<String>,
-}
-
-impl WindowFile {
-    /// The entry of the manifest.
-    pub(super) fn entry(&self) -> FileEntry {
-        FileEntry {
-            file: self.file.clone(),
-            window: self.window.clone(),
-            rank: self.rank,
-            pid: Some(self.pid),
-            steps: self.steps.clone(),
-            steps_are: self.steps_are.clone(),
-        }
-    }
 }
 
 /// The states of all processes of a program.
@@ -158,7 +124,7 @@ impl States {
     }
 
     /// The traces that were written.
-    pub(crate) fn windows(&self) -> impl Iterator<Item = &WindowFile> {
+    pub(crate) fn windows(&self) -> impl Iterator<Item = &FileEntry> {
         self.states.iter().flat_map(|state| &state.windows)
     }
 
@@ -166,13 +132,7 @@ impl States {
     pub(super) fn host(&self) -> Vec<HostEntry> {
         let files = self.states.iter().flat_map(|state| &state.host);
         let written = files.filter(|file| file.problem.is_none());
-        written
-            .map(|file| HostEntry {
-                file: file.file.clone(),
-                profiler: file.profiler.clone(),
-                started_unix_ns: file.started_unix_ns,
-            })
-            .collect()
+        written.map(|file| file.entry.clone()).collect()
     }
 
     /// Why profilers of the host have recorded nothing.

@@ -86,20 +86,13 @@ impl Machine<'_> {
                 self.push(text);
             }
             // Numbers.
-            b'J' => {
-                let number = i32::from_le_bytes(self.bytes.array()?);
-                self.push(PythonValue::Int(number.into()));
-            }
-            b'K' => {
-                let number = self.bytes.byte()?;
-                self.push(PythonValue::Int(number.into()));
-            }
-            b'M' => {
-                let number = u16::from_le_bytes(self.bytes.array()?);
-                self.push(PythonValue::Int(number.into()));
-            }
-            0x8a => {
-                let number = self.long()?;
+            code @ (b'J' | b'K' | b'M' | 0x8a) => {
+                let number = match code {
+                    b'J' => i32::from_le_bytes(self.bytes.array()?).into(),
+                    b'K' => self.bytes.byte()?.into(),
+                    b'M' => u16::from_le_bytes(self.bytes.array()?).into(),
+                    _ => self.long()?,
+                };
                 self.push(PythonValue::Int(number));
             }
             b'G' => {
