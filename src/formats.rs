@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use crate::base::text;
 use crate::compare::diff::{self, Diff, Trend};
 use crate::report::{self, Report, TemplateError};
 
@@ -155,10 +156,7 @@ pub const FORMATS: &[OutputFormat] = &[
 pub fn names_of(is_meant: impl Fn(&OutputFormat) -> bool) -> String {
     let meant = FORMATS.iter().filter(|format| is_meant(format));
     let names: Vec<&str> = meant.map(|format| format.name).collect();
-    match names.split_last() {
-        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
-        _ => names.concat(),
-    }
+    text::choice(&names)
 }
 
 impl OutputFormat {

@@ -10,6 +10,7 @@ use ::toml::de::DeValue;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
 use super::suggest::{did_you_mean, nearest};
+use super::text;
 use super::toml::{Item, Table};
 
 /// The JSON Schema dialect.
@@ -122,7 +123,7 @@ pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
             .iter()
             .map(|set| format!("`{}`", set.join("`, `")))
             .collect();
-        let title = format!("exactly one of {} must be given", either(&sets));
+        let title = format!("exactly one of {} must be given", text::choice(&sets));
         table.complain(table.span(), title, "");
     }
 }
@@ -331,16 +332,7 @@ fn alternatives(shapes: &[Shape]) -> String {
             _ => phrases.push(phrase(shape).to_owned()),
         }
     }
-    either(&phrases)
-}
-
-/// `a, b or c`.
-fn either(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
-    }
+    text::choice(&phrases)
 }
 
 /// A JSON value whose objects preserve key order.

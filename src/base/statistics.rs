@@ -1,12 +1,16 @@
 //! Statistics of a list of numbers.
 
+use std::cmp::Ordering;
+
 /// The share of something from which on it counts as nearly all of it.
 pub(crate) const NEARLY_ALL: f64 = 0.9;
 
-/// The median, the upper of two middle values; reorders `values`. `None` if there are none.
-pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
+/// The median, the upper of two middle values; reorders `values`, none of which is NaN. `None` if there are
+/// none.
+pub(crate) fn median<T: PartialOrd + Copy>(values: &mut [T]) -> Option<T> {
     let middle = values.len() / 2;
-    (middle < values.len()).then(|| *values.select_nth_unstable(middle).1)
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+    (middle < values.len()).then(|| *values.select_nth_unstable_by(middle, order).1)
 }
 
 /// Mean and sample standard deviation.
@@ -33,6 +37,7 @@ mod tests {
         assert_eq!(median(&mut [7]), Some(7));
         assert_eq!(median(&mut [7, 0]), Some(7));
         assert_eq!(median(&mut [9, 3, 0, 4, 3]), Some(3));
+        assert_eq!(median(&mut [2.5, 0.5]), Some(2.5));
     }
 
     #[test]

@@ -378,9 +378,20 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
 
 /// `a`, `a and b`, `a, b and c`.
 pub fn list<S: AsRef<str>>(names: &[S]) -> String {
+    joined(names, "and")
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn choice<S: AsRef<str>>(names: &[S]) -> String {
+    joined(names, "or")
+}
+
+fn joined<S: AsRef<str>>(names: &[S], word: &str) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     match names.split_last() {
-        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        Some((last, before)) if !before.is_empty() => {
+            format!("{} {word} {last}", before.join(", "))
+        }
         _ => names.concat(),
     }
 }

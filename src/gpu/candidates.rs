@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Gpu;
 use super::load::Spec;
-use crate::base::DType;
+use crate::base::{DType, text};
 
 /// Most board names that a sentence lists.
 const MAX_NAMES: usize = 4;
@@ -46,17 +46,11 @@ pub fn slowest(boards: &[&Spec]) -> Option<Gpu> {
 /// `A, B or C`, cut after four names.
 pub fn names(boards: &[&Spec]) -> String {
     let names: Vec<&str> = boards.iter().map(|s| s.gpu.name.as_str()).collect();
-    match names.as_slice() {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [firsts @ .., last] if names.len() <= MAX_NAMES => {
-            format!("{} or {last}", firsts.join(", "))
+    match names.split_at_checked(MAX_NAMES) {
+        Some((shown, more)) if !more.is_empty() => {
+            format!("{} or one of {} more", shown.join(", "), more.len())
         }
-        _ => {
-            let shown: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
-            let more = names.len().saturating_sub(MAX_NAMES);
-            format!("{} or one of {more} more", shown.join(", "))
-        }
+        _ => text::choice(&names),
     }
 }
 

@@ -12,289 +12,89 @@ use crate::base::DType;
 use crate::base::DType::{Bf16, Fp4, Fp8, Fp16, Fp32, Fp64, Int8, Tf32};
 use crate::profile::Device;
 
-/// Dense multiply-adds per SM and clock.
-type Rates = &'static [(DType, u32)];
-
-/// The throughput of one generation of SMs on one class of boards.
+/// The throughput and the limits of one generation of SMs on one class of boards.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ChipFamily {
     /// CUDA compute capability, major and minor.
     pub compute_capability: (u32, u32),
-    /// Boards that the entry applies to.
-    pub class: Class,
     /// Name of the architecture: `Ampere`.
     pub architecture: &'static str,
-    /// Rates outside Tensor Cores.
-    pub fma: Rates,
-    /// Tensor Core rates, with accumulation in fp32.
-    pub tensor: Rates,
+    /// Dense multiply-adds per SM and clock outside Tensor Cores.
+    pub fma: Vec<(DType, u32)>,
+    /// The same on Tensor Cores, with accumulation in fp32.
+    pub tensor: Vec<(DType, u32)>,
+    limits: [u32; 4],
 }
+
+/// A compute capability with its architecture, the multiply-adds per SM and clock outside Tensor Cores (in
+/// fp64, fp32, fp16, bf16; 0 where it has none), and the limits of an SM: threads, blocks, shared memory in
+/// KiB, warp schedulers.
+type Generation = ((u32, u32), &'static str, [u32; 4], [u32; 4]);
+const PLAIN: [DType; 4] = [Fp64, Fp32, Fp16, Bf16];
+const GENERATIONS: &[Generation] = &[
+    ((5, 0), "Maxwell", [4, 128, 0, 0], [2048, 32, 64, 4]),
+    ((5, 2), "Maxwell", [4, 128, 0, 0], [2048, 32, 96, 4]),
+    // Maxwell and Pascal of Jetson boards have packed fp16.
+    ((5, 3), "Maxwell", [4, 128, 256, 0], [2048, 32, 64, 4]),
+    ((6, 0), "Pascal", [32, 64, 128, 0], [2048, 32, 64, 2]),
+    ((6, 1), "Pascal", [4, 128, 2, 0], [2048, 32, 96, 4]),
+    ((6, 2), "Pascal", [4, 128, 256, 0], [2048, 32, 64, 4]),
+    ((7, 0), "Volta", [32, 64, 128, 0], [2048, 32, 96, 4]),
+    ((7, 2), "Volta", [0, 64, 128, 0], [2048, 32, 96, 4]),
+    ((7, 5), "Turing", [2, 64, 128, 0], [1024, 16, 64, 4]),
+    ((8, 0), "Ampere", [32, 64, 256, 128], [2048, 32, 164, 4]),
+    ((8, 6), "Ampere", [2, 128, 128, 0], [1536, 16, 100, 4]),
+    ((8, 7), "Ampere", [2, 128, 256, 0], [1536, 16, 164, 4]),
+    ((8, 9), "Ada", [2, 128, 128, 0], [1536, 24, 100, 4]),
+    ((9, 0), "Hopper", [64, 128, 256, 0], [2048, 32, 228, 4]),
+    ((10, 0), "Blackwell", [64, 128, 0, 0], [2048, 32, 228, 4]),
+    (
+        (10, 3),
+        "Blackwell Ultra",
+        [2, 128, 0, 0],
+        [2048, 32, 228, 4],
+    ),
+    ((11, 0), "Blackwell", [2, 128, 0, 0], [1536, 24, 228, 4]),
+    ((12, 0), "Blackwell", [2, 128, 128, 0], [1536, 24, 100, 4]),
+    ((12, 1), "Blackwell", [2, 128, 128, 0], [1536, 24, 100, 4]),
+];
 
 /// A class of boards. Tensor Cores of GeForce boards run at half rate with accumulation in fp32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+enum Class {
     /// All boards of the compute capability.
     Any,
-    /// GeForce boards.
     GeForce,
     /// All boards except GeForce.
     Professional,
 }
+use Class::{Any, GeForce, Professional};
 
-const fn family(
-    compute_capability: (u32, u32),
-    class: Class,
-    architecture: &'static str,
-    fma: Rates,
-    tensor: Rates,
-) -> ChipFamily {
-    ChipFamily {
-        compute_capability,
-        class,
-        architecture,
-        fma,
-        tensor,
-    }
-}
-
-const CONSUMER: Rates = &[(Fp64, 2), (Fp32, 128), (Fp16, 128)];
-const TURING: Rates = &[(Fp64, 2), (Fp32, 64), (Fp16, 128)];
-const HOPPER: Rates = &[(Fp64, 64), (Fp32, 128), (Fp16, 256)];
-
-const MAXWELL: Rates = &[(Fp64, 4), (Fp32, 128)];
-/// Maxwell and Pascal of Jetson boards, with packed fp16.
-const TEGRA: Rates = &[(Fp64, 4), (Fp32, 128), (Fp16, 256)];
-const BLACKWELL_PROFESSIONAL: Rates = &[
-    (Tf32, 256),
-    (Fp16, 512),
-    (Bf16, 512),
-    (Fp8, 1024),
-    (Int8, 1024),
-    (Fp4, 2048),
-];
-
-/// One line per compute capability and class.
-pub const FAMILIES: &[ChipFamily] = &[
-    family((5, 0), Class::Any, "Maxwell", MAXWELL, &[]),
-    family((5, 2), Class::Any, "Maxwell", MAXWELL, &[]),
-    family((5, 3), Class::Any, "Maxwell", TEGRA, &[]),
-    family(
-        (6, 0),
-        Class::Any,
-        "Pascal",
-        &[(Fp64, 32), (Fp32, 64), (Fp16, 128)],
-        &[],
-    ),
-    family(
-        (6, 1),
-        Class::Any,
-        "Pascal",
-        &[(Fp64, 4), (Fp32, 128), (Fp16, 2)],
-        &[],
-    ),
-    family((6, 2), Class::Any, "Pascal", TEGRA, &[]),
-    family(
-        (7, 0),
-        Class::Any,
-        "Volta",
-        &[(Fp64, 32), (Fp32, 64), (Fp16, 128)],
-        &[(Fp16, 512)],
-    ),
-    family(
-        (7, 2),
-        Class::Any,
-        "Volta",
-        &[(Fp32, 64), (Fp16, 128)],
-        &[(Fp16, 512), (Int8, 1024)],
-    ),
-    family(
-        (7, 5),
-        Class::Professional,
-        "Turing",
-        TURING,
-        &[(Fp16, 512), (Int8, 1024)],
-    ),
-    family(
-        (7, 5),
-        Class::GeForce,
-        "Turing",
-        TURING,
-        &[(Fp16, 256), (Int8, 1024)],
-    ),
-    family(
-        (8, 0),
-        Class::Any,
-        "Ampere",
-        &[(Fp64, 32), (Fp32, 64), (Fp16, 256), (Bf16, 128)],
-        &[
-            (Fp64, 64),
-            (Tf32, 512),
-            (Fp16, 1024),
-            (Bf16, 1024),
-            (Int8, 2048),
-        ],
-    ),
-    family(
-        (8, 6),
-        Class::Professional,
-        "Ampere",
-        CONSUMER,
-        &[(Tf32, 256), (Fp16, 512), (Bf16, 512), (Int8, 1024)],
-    ),
-    family(
-        (8, 6),
-        Class::GeForce,
-        "Ampere",
-        CONSUMER,
-        &[(Tf32, 128), (Fp16, 256), (Bf16, 256), (Int8, 1024)],
-    ),
-    family(
-        (8, 7),
-        Class::Any,
-        "Ampere",
-        &[(Fp64, 2), (Fp32, 128), (Fp16, 256)],
-        &[(Tf32, 512), (Fp16, 1024), (Bf16, 1024), (Int8, 2048)],
-    ),
-    family(
-        (8, 9),
-        Class::Professional,
-        "Ada",
-        CONSUMER,
-        &[
-            (Tf32, 256),
-            (Fp16, 512),
-            (Bf16, 512),
-            (Fp8, 1024),
-            (Int8, 1024),
-        ],
-    ),
-    family(
-        (8, 9),
-        Class::GeForce,
-        "Ada",
-        CONSUMER,
-        &[
-            (Tf32, 128),
-            (Fp16, 256),
-            (Bf16, 256),
-            (Fp8, 512),
-            (Int8, 1024),
-        ],
-    ),
-    family(
-        (9, 0),
-        Class::Any,
-        "Hopper",
-        HOPPER,
-        &[
-            (Fp64, 128),
-            (Tf32, 1024),
-            (Fp16, 2048),
-            (Bf16, 2048),
-            (Fp8, 4096),
-            (Int8, 4096),
-        ],
-    ),
-    family(
-        (10, 0),
-        Class::Any,
-        "Blackwell",
-        &[(Fp64, 64), (Fp32, 128)],
-        &[
-            (Fp64, 64),
-            (Tf32, 2048),
-            (Fp16, 4096),
-            (Bf16, 4096),
-            (Fp8, 8192),
-            (Int8, 8192),
-            (Fp4, 16_384),
-        ],
-    ),
-    family(
-        (10, 3),
-        Class::Any,
-        "Blackwell Ultra",
-        &[(Fp64, 2), (Fp32, 128)],
-        &[
-            (Fp64, 2),
-            (Tf32, 2048),
-            (Fp16, 4096),
-            (Bf16, 4096),
-            (Fp8, 8192),
-            (Fp4, 24_576),
-        ],
-    ),
+/// Multiply-adds per SM and clock on Tensor Cores, by compute capability and class.
+type TensorCores = ((u32, u32), Class, [u32; 7]);
+const TENSOR: [DType; 7] = [Fp64, Tf32, Fp16, Bf16, Fp8, Int8, Fp4];
+const TENSOR_CORES: &[TensorCores] = &[
+    ((7, 0), Any, [0, 0, 512, 0, 0, 0, 0]),
+    ((7, 2), Any, [0, 0, 512, 0, 0, 1024, 0]),
+    ((7, 5), Professional, [0, 0, 512, 0, 0, 1024, 0]),
+    ((7, 5), GeForce, [0, 0, 256, 0, 0, 1024, 0]),
+    ((8, 0), Any, [64, 512, 1024, 1024, 0, 2048, 0]),
+    ((8, 6), Professional, [0, 256, 512, 512, 0, 1024, 0]),
+    ((8, 6), GeForce, [0, 128, 256, 256, 0, 1024, 0]),
+    ((8, 7), Any, [0, 512, 1024, 1024, 0, 2048, 0]),
+    ((8, 9), Professional, [0, 256, 512, 512, 1024, 1024, 0]),
+    ((8, 9), GeForce, [0, 128, 256, 256, 512, 1024, 0]),
+    ((9, 0), Any, [128, 1024, 2048, 2048, 4096, 4096, 0]),
+    ((10, 0), Any, [64, 2048, 4096, 4096, 8192, 8192, 16_384]),
+    ((10, 3), Any, [2, 2048, 4096, 4096, 8192, 0, 24_576]),
     // Jetson Thor. Its published 1,035 TFLOP/s of dense fp4 (20 SMs at 1.575 GHz) are the rate of
     // 10.0 per SM.
-    family(
-        (11, 0),
-        Class::Any,
-        "Blackwell",
-        &[(Fp64, 2), (Fp32, 128)],
-        &[
-            (Tf32, 2048),
-            (Fp16, 4096),
-            (Bf16, 4096),
-            (Fp8, 8192),
-            (Int8, 8192),
-            (Fp4, 16_384),
-        ],
-    ),
-    family(
-        (12, 0),
-        Class::Professional,
-        "Blackwell",
-        CONSUMER,
-        BLACKWELL_PROFESSIONAL,
-    ),
+    ((11, 0), Any, [0, 2048, 4096, 4096, 8192, 8192, 16_384]),
+    ((12, 0), Professional, [0, 256, 512, 512, 1024, 1024, 2048]),
+    ((12, 0), GeForce, [0, 128, 256, 256, 512, 1024, 2048]),
     // GB10. 188 TFLOP/s in fp8 have been measured (see `gpu_specs/gb10.toml`), more than GeForce
     // boards could do.
-    family(
-        (12, 1),
-        Class::Any,
-        "Blackwell",
-        CONSUMER,
-        BLACKWELL_PROFESSIONAL,
-    ),
-    family(
-        (12, 0),
-        Class::GeForce,
-        "Blackwell",
-        CONSUMER,
-        &[
-            (Tf32, 128),
-            (Fp16, 256),
-            (Bf16, 256),
-            (Fp8, 512),
-            (Int8, 1024),
-            (Fp4, 2048),
-        ],
-    ),
-];
-
-/// Resource limits of an SM: threads, blocks, shared memory in KiB, warp schedulers.
-type Residency = (u32, u32, u32, u32);
-
-const RESIDENCY: &[((u32, u32), Residency)] = &[
-    ((5, 0), (2048, 32, 64, 4)),
-    ((5, 2), (2048, 32, 96, 4)),
-    ((5, 3), (2048, 32, 64, 4)),
-    ((6, 0), (2048, 32, 64, 2)),
-    ((6, 1), (2048, 32, 96, 4)),
-    ((6, 2), (2048, 32, 64, 4)),
-    ((7, 0), (2048, 32, 96, 4)),
-    ((7, 2), (2048, 32, 96, 4)),
-    ((7, 5), (1024, 16, 64, 4)),
-    ((8, 0), (2048, 32, 164, 4)),
-    ((8, 6), (1536, 16, 100, 4)),
-    ((8, 7), (1536, 16, 164, 4)),
-    ((8, 9), (1536, 24, 100, 4)),
-    ((9, 0), (2048, 32, 228, 4)),
-    ((10, 0), (2048, 32, 228, 4)),
-    ((10, 3), (2048, 32, 228, 4)),
-    ((11, 0), (1536, 24, 228, 4)),
-    ((12, 0), (1536, 24, 100, 4)),
-    ((12, 1), (1536, 24, 100, 4)),
+    ((12, 1), Any, [0, 256, 512, 512, 1024, 1024, 2048]),
 ];
 
 /// 32-bit registers per SM, the same since compute capability 3.0 up to 12.1.
@@ -305,16 +105,35 @@ const WITHOUT_TENSOR_CORES: &[&str] = &[
     "gtx", "mx450", "mx550", "t400", "t500", "t550", "t600", "t1000", "t1200",
 ];
 
-/// The entry of the table for a compute capability and a device name.
-pub fn find(compute_capability: (u32, u32), name: &str) -> Option<&'static ChipFamily> {
+/// The architectures of all compute capabilities in the table.
+pub fn architectures() -> impl Iterator<Item = &'static str> {
+    GENERATIONS.iter().map(|generation| generation.1)
+}
+
+/// The family for a compute capability and a device name.
+pub fn find(compute_capability: (u32, u32), name: &str) -> Option<ChipFamily> {
     let class = if name.to_lowercase().contains("geforce") {
-        Class::GeForce
+        GeForce
     } else {
-        Class::Professional
+        Professional
     };
-    FAMILIES.iter().find(|f| {
-        f.compute_capability == compute_capability && (f.class == Class::Any || f.class == class)
+    let mut generations = GENERATIONS.iter();
+    let &(_, architecture, fma, limits) = generations.find(|g| g.0 == compute_capability)?;
+    let fits = |t: &&TensorCores| t.0 == compute_capability && (t.1 == Any || t.1 == class);
+    let tensor = TENSOR_CORES.iter().find(fits).map_or([0; 7], |t| t.2);
+    Some(ChipFamily {
+        compute_capability,
+        architecture,
+        fma: rates(PLAIN, fma),
+        tensor: rates(TENSOR, tensor),
+        limits,
     })
+}
+
+/// The rates of the data types that have one.
+fn rates<const N: usize>(types: [DType; N], rates: [u32; N]) -> Vec<(DType, u32)> {
+    let rated = types.into_iter().zip(rates).filter(|(_, rate)| *rate > 0);
+    rated.collect()
 }
 
 /// Whether only data-center boards (and few workstation boards, such as the TITAN V) have this compute
@@ -325,7 +144,7 @@ pub fn is_data_center(compute_capability: (u32, u32)) -> bool {
 }
 
 /// FLOP/s of `sms` SMs at `hertz`, per data type.
-pub fn peaks(rates: Rates, sms: u32, hertz: f64) -> BTreeMap<DType, f64> {
+pub fn peaks(rates: &[(DType, u32)], sms: u32, hertz: f64) -> BTreeMap<DType, f64> {
     let flops = |fma: u32| f64::from(sms) * f64::from(fma) * 2.0 * hertz;
     rates.iter().map(|&(d, fma)| (d, flops(fma))).collect()
 }
@@ -355,9 +174,8 @@ pub fn derive(device: &Device, hertz: f64) -> Option<Gpu> {
     let bare = lower
         .split_whitespace()
         .any(|w| WITHOUT_TENSOR_CORES.contains(&w));
-    let tensor = if bare { &[] } else { family.tensor };
-    let limits = RESIDENCY.iter().find(|r| r.0 == family.compute_capability);
-    let limit = |pick: fn(&Residency) -> u32| limits.map(|r| pick(&r.1));
+    let tensor = if bare { &[] } else { &*family.tensor };
+    let [threads, blocks, shared_kib, schedulers] = family.limits;
     let align = tensor.iter().filter_map(|r| Some((r.0, alignment(r.0)?)));
     Some(Gpu {
         id: "derived".into(),
@@ -366,17 +184,17 @@ pub fn derive(device: &Device, hertz: f64) -> Option<Gpu> {
         architecture: family.architecture.into(),
         compute_capability: device.compute_capability,
         sm_count: sms,
-        flops: peaks(family.fma, sms, hertz),
+        flops: peaks(&family.fma, sms, hertz),
         tensor_flops: peaks(tensor, sms, hertz),
         tensor_align: align.collect(),
         bandwidth,
         memory_bytes: None,
         l2_bytes: None,
-        shared_per_sm: limit(|r| r.2 * 1024),
+        shared_per_sm: Some(shared_kib * 1024),
         registers_per_sm: Some(REGISTERS),
-        max_threads_per_sm: limit(|r| r.0),
-        max_blocks_per_sm: limit(|r| r.1),
-        warp_schedulers: limit(|r| r.3),
+        max_threads_per_sm: Some(threads),
+        max_blocks_per_sm: Some(blocks),
+        warp_schedulers: Some(schedulers),
         pcie_gen: None,
         nvlink: None,
         reachable: calibration::reachable("derived", family.architecture, Vendor::Nvidia)?,
@@ -393,18 +211,15 @@ mod tests {
 
     #[test]
     fn each_generation_and_class_has_one_line() {
-        for (i, a) in FAMILIES.iter().enumerate() {
-            for b in FAMILIES.iter().skip(i + 1) {
-                let clash = a.class == b.class || a.class == Class::Any || b.class == Class::Any;
-                assert!(
-                    a.compute_capability != b.compute_capability || !clash,
-                    "{a:?} {b:?}"
-                );
+        let mut generations: Vec<_> = GENERATIONS.iter().map(|g| g.0).collect();
+        generations.dedup();
+        assert_eq!(generations.len(), GENERATIONS.len());
+        for (i, a) in TENSOR_CORES.iter().enumerate() {
+            for b in TENSOR_CORES.iter().skip(i + 1) {
+                let clash = a.1 == b.1 || a.1 == Any || b.1 == Any;
+                assert!(a.0 != b.0 || !clash, "{a:?} {b:?}");
             }
-            assert!(
-                RESIDENCY.iter().any(|r| r.0 == a.compute_capability),
-                "{a:?}"
-            );
+            assert!(generations.contains(&a.0), "{a:?}");
         }
     }
 

@@ -8,7 +8,8 @@ use super::load::{self, Spec, built_in};
 use super::names::{self, DeviceName, Mig};
 use super::{Choice, Gpu, How, Vendor};
 use crate::base::diag::{Complaints, visible};
-use crate::base::units;
+use crate::base::statistics::median;
+use crate::base::{text, units};
 use crate::profile::{Device, Profile};
 
 /// The relative difference between profile and table above which the report mentions it.
@@ -39,10 +40,9 @@ pub enum SelectError {
 
 fn suggestion(near: &[&str]) -> String {
     let quoted: Vec<String> = near.iter().map(|n| format!("`{n}`")).collect();
-    match quoted.as_slice() {
-        [] => ".".into(),
-        [one] => format!("; did you mean {one}?"),
-        [firsts @ .., last] => format!("; did you mean {} or {last}?", firsts.join(", ")),
+    match quoted.is_empty() {
+        true => ".".into(),
+        false => format!("; did you mean {}?", text::choice(&quoted)),
     }
 }
 
@@ -390,8 +390,7 @@ fn usual_clock(device: &Device) -> Option<f64> {
             .map(|mhz| mhz * 1e6)
     };
     let mut clocks: Vec<f64> = built_in().iter().filter_map(of).collect();
-    clocks.sort_by(f64::total_cmp);
-    clocks.get(clocks.len() / 2).copied()
+    median(&mut clocks)
 }
 
 /// The GPU of the table with the values that the profile states: SMs, bandwidth, L2, memory, limits.

@@ -166,8 +166,8 @@ fn rates_follow_from_sms_clock_and_throughput() {
         }
         let tensor_mhz = s.tensor_mhz.unwrap_or(mhz);
         for (ours, rates, mhz) in [
-            (&gpu.flops, family.fma, mhz),
-            (&gpu.tensor_flops, family.tensor, tensor_mhz),
+            (&gpu.flops, &family.fma, mhz),
+            (&gpu.tensor_flops, &family.tensor, tensor_mhz),
         ] {
             for (dtype, derived) in family::peaks(rates, sms, mhz * 1e6) {
                 // The fp64 rates of smaller chips are published with one digit.
