@@ -5,7 +5,7 @@
 //! values only.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::Arc;
 
 use crate::base::statistics::median;
 use crate::correlate::SiteId;
@@ -52,7 +52,7 @@ mod update_ops;
 mod whole_run_tests;
 mod work_steps;
 
-pub use crate::base::cel::Value;
+pub use crate::base::cel::{Type, Value};
 pub use kernel::ENOUGH_CALLS;
 pub(crate) use maker::product_of;
 pub(crate) use memory::MemoryUse;
@@ -60,7 +60,7 @@ pub(crate) use message::message_of;
 pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;
 pub(crate) use step_weight::step_weight;
-pub use table::{FactTable, FactView};
+pub use table::{FactTable, FactView, all, find};
 pub(crate) use work_steps::steps_in_window;
 
 /// The kind of thing a rule is evaluated for: one finding per member of this kind.
@@ -102,10 +102,7 @@ impl MemberKind {
 
     /// The word, which is also the prefix of its facts: `site` for `site.time_ns`.
     pub fn word(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(o, _)| *o == self)
-            .map_or("run", |(_, w)| w)
+        word(&Self::ALL, self).unwrap_or("run")
     }
 
     /// The subject of a word.
@@ -130,40 +127,6 @@ impl MemberKind {
     }
 }
 
-/// The type of a fact. Times, FLOPs, bytes and shares are doubles; dims and counts are ints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ty {
-    /// True or false.
-    Bool,
-    /// A 64-bit signed integer.
-    Int,
-    /// A finite 64-bit float.
-    Double,
-    /// A string.
-    Str,
-    /// A list of strings, at most 1,024.
-    Strings,
-    /// A map from string to double.
-    Doubles,
-    /// A map from string to int.
-    Ints,
-}
-
-impl Ty {
-    /// The word used in documentation.
-    pub fn word(self) -> &'static str {
-        match self {
-            Ty::Bool => "bool",
-            Ty::Int => "int",
-            Ty::Double => "double",
-            Ty::Str => "string",
-            Ty::Strings => "list of strings",
-            Ty::Doubles => "map of doubles",
-            Ty::Ints => "map of ints",
-        }
-    }
-}
-
 /// The result of looking up a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
@@ -180,10 +143,8 @@ pub enum Answer {
 pub struct Fact {
     /// `site.time_ns`: prefix, dot, name; units are in the name.
     pub name: &'static str,
-    /// The type of its value.
-    pub ty: Ty,
-    /// `ns`, `bytes`, `share`, ...; empty for words and flags.
-    pub unit: &'static str,
+    /// The type of its value. Times, FLOPs, bytes and shares are doubles; dims and counts are ints.
+    pub ty: Type,
     /// One sentence without a full stop, for the reference page.
     pub doc: &'static str,
     /// Families it applies to; empty means all.
@@ -368,39 +329,6 @@ struct Entry<S: Subject> {
     get: for<'a, 'b> fn(&'a S::Of<'b>) -> Answer,
 }
 
-/// The whole table, sorted by name.
-pub fn all() -> &'static [Fact] {
-    static ALL: LazyLock<Vec<Fact>> = LazyLock::new(|| {
-        let mut facts: Vec<Fact> = Vec::new();
-        facts.extend(run::entries().map(|e| e.fact));
-        facts.extend(gpu::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(layer::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(site::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(main_kernel::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(message::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(conversion::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(maker::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(cutlass::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(kernel::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(chain::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(copy::ENTRIES.iter().map(|e| e.fact));
-        facts.extend(gap::entries().map(|e| e.fact));
-        facts.extend(step::STEP_ENTRIES.iter().map(|e| e.fact));
-        facts.extend(step::RANK_ENTRIES.iter().map(|e| e.fact));
-        facts.sort_by_key(|f| f.name);
-        facts
-    });
-    &ALL
-}
-
-/// The fact with this name.
-pub fn find(name: &str) -> Option<&'static Fact> {
-    let all = all();
-    all.binary_search_by(|f| f.name.cmp(name))
-        .ok()
-        .and_then(|i| all.get(i))
-}
-
 /// The `gpu.` facts of a GPU, or of an unknown one, for the tests of rules.
 pub fn of_gpu(gpu: Option<&crate::gpu::Gpu>) -> BTreeMap<String, Value> {
     gpu::of(gpu)
@@ -445,7 +373,6 @@ mod needs {
         "functions of the host: torch.profiler of PyTorch 1.11 or later with `with_stack=True`";
     pub(super) const HOST_ACTIVITY: &str = "what the host did: torch.profiler with `with_stack=True`, or `nsys profile --trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree`";
     pub(super) const LAYERS: &str = "layer names: `layer:NAME` ranges, FSDP, or module stacks";
-    pub(super) const NOTHING: &str = "";
 
     /// Replaces what only PyTorch records where the program shows nothing of it.
     pub(super) const PYTORCH: &str =
@@ -474,7 +401,7 @@ pub fn is_recordable(needs: &str) -> bool {
         needs::GPU_AND_LAUNCH,
         needs::LAUNCH_CONFIG,
         needs::MORE_MATH,
-        needs::NOTHING,
+        "",
         needs::PYTORCH,
         // A program that compiles nothing has none.
         needs::COMPILE_IDS,
@@ -539,47 +466,93 @@ pub fn includes_gpu(needs: &str) -> bool {
     .contains(&needs)
 }
 
-impl Answer {
-    fn double(value: f64) -> Answer {
-        if value.is_finite() {
-            Answer::Value(Value::Double(value))
-        } else {
-            Answer::Absent
+impl Fact {
+    /// A fact of all families that every profile has.
+    pub const fn new(name: &'static str, ty: Type, doc: &'static str) -> Fact {
+        Fact {
+            name,
+            ty,
+            doc,
+            families: &[],
+            needs: "",
         }
     }
 
-    fn int(value: u64) -> Answer {
-        Answer::Value(Value::Int(i64::try_from(value).unwrap_or(i64::MAX)))
+    /// `ns`, `bytes`, `share`, ..., which the end of its name says; empty for words and flags.
+    pub fn unit(&self) -> &'static str {
+        const UNITS: [(&str, &str); 7] = [
+            ("_ns", "ns"),
+            ("_bytes", "bytes"),
+            ("_share", "share"),
+            ("_per_s", "bytes/s"),
+            ("site.flops", "FLOP"),
+            ("flops", "FLOP/s"),
+            ("align", "elements"),
+        ];
+        let unit = UNITS.iter().find(|(end, _)| self.name.ends_with(end));
+        unit.map_or("", |(_, unit)| unit)
     }
+}
 
-    fn flag(value: bool) -> Answer {
-        Answer::Value(Value::Bool(value))
-    }
-
-    fn word(value: &str) -> Answer {
-        Answer::Value(Value::Str(value.into()))
-    }
-
+impl Answer {
     /// The share of a part in a whole; does not apply if the whole is 0.
     fn share(part: f64, whole: f64) -> Answer {
-        if whole > 0.0 {
-            Answer::double(part / whole)
-        } else {
-            Answer::DoesNotApply
-        }
+        Answer::or_silent((whole > 0.0).then_some(part / whole))
     }
 
     /// A value that no other capture would add: does not apply if it is unknown.
-    fn or_silent<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
-        value.map_or(Answer::DoesNotApply, wrap)
+    fn or_silent(value: Option<impl Into<Answer>>) -> Answer {
+        value.map_or(Answer::DoesNotApply, Into::into)
     }
+}
 
-    fn maybe<T>(value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
-        value.map_or(Answer::Absent, wrap)
+/// A value that the profile does not record is absent.
+impl<T: Into<Answer>> From<Option<T>> for Answer {
+    fn from(value: Option<T>) -> Answer {
+        value.map_or(Answer::Absent, Into::into)
     }
+}
 
-    fn maybe_word(value: Option<&str>) -> Answer {
-        value.map_or(Answer::Absent, Answer::word)
+impl From<f64> for Answer {
+    fn from(value: f64) -> Answer {
+        let finite = value.is_finite().then_some(value);
+        finite.map_or(Answer::Absent, |value| Answer::Value(Value::Double(value)))
+    }
+}
+
+impl From<u64> for Answer {
+    fn from(value: u64) -> Answer {
+        Answer::Value(Value::Int(i64::try_from(value).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<u32> for Answer {
+    fn from(value: u32) -> Answer {
+        Answer::Value(Value::Int(value.into()))
+    }
+}
+
+impl From<bool> for Answer {
+    fn from(value: bool) -> Answer {
+        Answer::Value(Value::Bool(value))
+    }
+}
+
+impl From<&str> for Answer {
+    fn from(value: &str) -> Answer {
+        Answer::Value(Value::Str(value.into()))
+    }
+}
+
+impl From<String> for Answer {
+    fn from(value: String) -> Answer {
+        Answer::from(value.as_str())
+    }
+}
+
+impl From<Arc<[Arc<str>]>> for Answer {
+    fn from(value: Arc<[Arc<str>]>) -> Answer {
+        Answer::Value(Value::Strings(value))
     }
 }
 
@@ -589,23 +562,26 @@ fn word<T: PartialEq>(words: &[(T, &'static str)], value: T) -> Option<&'static 
     entry.map(|(_, word)| *word)
 }
 
-/// A table entry: name, type, unit, families, needs, description, getter.
-macro_rules! fact {
-    ($name:literal, $ty:ident, $unit:literal, $families:expr, $needs:ident, $doc:literal, $get:expr) => {
-        $crate::facts::Entry {
+/// Declares facts: description, name and type, what a profile may lack (one of [`needs`]), the families, and
+/// how the answer follows from the subject.
+macro_rules! facts {
+    ($($(#[doc = $doc:literal])+ $name:literal: $ty:ident $(needs $needs:ident)? $(of $families:expr)? =>
+        |$subject:ident| $answer:expr,)*) => {
+        &[$($crate::facts::Entry {
             fact: $crate::facts::Fact {
-                name: $name,
-                ty: $crate::facts::Ty::$ty,
-                unit: $unit,
-                doc: $doc,
-                families: $families,
-                needs: $crate::facts::needs::$needs,
+                $(needs: $crate::facts::needs::$needs,)?
+                $(families: $families,)?
+                ..$crate::facts::Fact::new(
+                    $name,
+                    $crate::facts::Type::$ty,
+                    concat!($($doc),+).trim_ascii_start(),
+                )
             },
-            get: $get,
-        }
+            get: |$subject| $crate::facts::Answer::from($answer),
+        }),*]
     };
 }
-use fact;
+use facts;
 
 #[cfg(test)]
 mod tests {
@@ -635,9 +611,9 @@ mod tests {
                 ("_share", "share"),
             ] {
                 // Facts with per-dtype values are maps.
-                if fact.name.ends_with(suffix) && !matches!(fact.ty, Ty::Doubles | Ty::Ints) {
-                    assert_eq!(fact.unit, unit, "{}", fact.name);
-                    assert_eq!(fact.ty, Ty::Double, "{}", fact.name);
+                if fact.name.ends_with(suffix) && fact.ty.scalar().is_some() {
+                    assert_eq!(fact.unit(), unit, "{}", fact.name);
+                    assert_eq!(fact.ty, Type::DOUBLE, "{}", fact.name);
                 }
             }
         }

@@ -83,7 +83,7 @@ fn list(part: Option<&str>, user: &UserCosts) -> Result<String, Failure> {
     for cost in user.costs() {
         rows.push((cost.op.clone(), cost.family.name(), plain(&cost.file)));
     }
-    for entry in ops::TABLE {
+    for entry in ops::table() {
         for name in entry.names {
             rows.push((full_name(entry, name), entry.family.name(), String::new()));
         }
@@ -119,7 +119,7 @@ fn explain(op: &str, user: &UserCosts) -> Result<String, Failure> {
     match ops::entry(&name) {
         Some(entry) => Ok(explain_entry(op, entry)),
         None => {
-            let known = ops::TABLE.iter().flat_map(|e| e.names.iter().copied());
+            let known = ops::table().flat_map(|e| e.names.iter().copied());
             let near = did_you_mean(&name.name, known);
             let hint = if near.is_empty() {
                 "; a cost file of your own can name it (`--costs FILE`)"

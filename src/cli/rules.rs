@@ -174,10 +174,9 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
         .iter()
         .filter(|f| part.is_none_or(|p| f.name.contains(p)))
     {
-        let unit = if fact.unit.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", fact.unit)
+        let unit = match fact.unit() {
+            "" => String::new(),
+            unit => format!(", {unit}"),
         };
         text.push_str(&format!(
             "{} ({}{unit})\n    {}.\n",
@@ -195,8 +194,7 @@ fn facts_list(part: Option<&str>) -> Result<String, Failure> {
     }
     let found = judge::expr::FOUND.iter();
     for (name, ty, doc) in found.filter(|(name, ..)| part.is_none_or(|p| name.contains(p))) {
-        let ty = ty.phrase();
-        let ty = ty.trim_start_matches("an ").trim_start_matches("a ");
+        let ty = ty.word();
         text.push_str(&format!("{name} ({ty})\n    {doc}.\n"));
     }
     match part {

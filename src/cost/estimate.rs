@@ -472,16 +472,8 @@ fn is_search(site: &Site, main: &MainKernels, cost: &OpCost) -> bool {
 }
 
 fn is_causal(cost: &OpCost, decoded: &[Arc<DecodedName>]) -> bool {
-    let said = cost.roles.iter().any(|r| {
-        matches!(
-            r.dims,
-            Dims::Attention {
-                causal: Some(true),
-                ..
-            }
-        )
-    });
-    said || decoded.iter().any(|d| d.causal == Some(true))
+    let causal = |dims| matches!(dims, Dims::Attention(a) if a.causal == Some(true));
+    cost.roles.iter().any(|r| causal(r.dims)) || decoded.iter().any(|d| d.causal == Some(true))
 }
 
 fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<DecodedName>>]) -> Coverage {

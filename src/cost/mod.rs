@@ -225,65 +225,77 @@ pub enum Role {
     Opt,
 }
 
+/// A matrix product `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmSize {
+    /// Number of independent products; 1 without a batch.
+    pub batch: u64,
+    /// Rows of `A` and `C`.
+    pub m: u64,
+    /// Columns of `B` and `C`.
+    pub n: u64,
+    /// The dimension summed over.
+    pub k: u64,
+    /// Whether `(m, n, k)` are contiguous in memory in one of the operands or the result.
+    /// Alignment requirements apply to these dimensions only.
+    pub contiguous: (bool, bool, bool),
+}
+
+/// The sizes of a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvSize {
+    /// Batch size.
+    pub n: u64,
+    /// Input channels of the layer.
+    pub c: u64,
+    /// Output channels of the layer.
+    pub k: u64,
+    /// Number of groups; 1 for a dense convolution, `c` for a depthwise one.
+    pub groups: u64,
+    /// Product of the spatial sizes of the input.
+    pub in_spatial: u64,
+    /// Product of the spatial sizes of the output.
+    pub out_spatial: u64,
+    /// Product of the spatial sizes of the filter.
+    pub filter: u64,
+    /// The largest stride of all spatial dimensions; 0 where it is not recorded.
+    pub stride: u64,
+    /// Whether it is a transposed convolution.
+    pub transposed: bool,
+}
+
+/// The sizes of attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttentionSize {
+    /// Number of sequences.
+    pub batch: u64,
+    /// Number of query heads.
+    pub heads: u64,
+    /// Queries per sequence.
+    pub seq_q: u64,
+    /// Keys per sequence.
+    pub seq_k: u64,
+    /// Elements of a query per head.
+    pub head_dim: u64,
+    /// Whether a causal mask applies; `None` when the arguments do not say.
+    pub causal: Option<bool>,
+    /// Pairs of a query and a key, per head and sequence, that a causal mask leaves; `None` when
+    /// no causal mask is known.
+    pub causal_pairs: Option<u64>,
+}
+
 /// The dimensions of a piece of work that rules refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Dims {
     /// No dimensions.
     #[default]
     None,
-    /// A matrix product `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`.
-    Gemm {
-        /// Number of independent products; 1 without a batch.
-        batch: u64,
-        /// Rows of `A` and `C`.
-        m: u64,
-        /// Columns of `B` and `C`.
-        n: u64,
-        /// The dimension summed over.
-        k: u64,
-        /// Whether `(m, n, k)` are contiguous in memory in one of the operands or the result.
-        /// Alignment requirements apply to these dimensions only.
-        contiguous: (bool, bool, bool),
-    },
+    /// A matrix product.
+    Gemm(GemmSize),
     /// A convolution of any number of spatial dimensions.
-    Conv {
-        /// Batch size.
-        n: u64,
-        /// Input channels of the layer.
-        c: u64,
-        /// Output channels of the layer.
-        k: u64,
-        /// Number of groups; 1 for a dense convolution, `c` for a depthwise one.
-        groups: u64,
-        /// Product of the spatial sizes of the input.
-        in_spatial: u64,
-        /// Product of the spatial sizes of the output.
-        out_spatial: u64,
-        /// Product of the spatial sizes of the filter.
-        filter: u64,
-        /// The largest stride of all spatial dimensions; 0 where it is not recorded.
-        stride: u64,
-        /// Whether it is a transposed convolution.
-        transposed: bool,
-    },
+    Conv(ConvSize),
     /// Scaled dot product attention.
-    Attention {
-        /// Number of sequences.
-        batch: u64,
-        /// Number of query heads.
-        heads: u64,
-        /// Queries per sequence.
-        seq_q: u64,
-        /// Keys per sequence.
-        seq_k: u64,
-        /// Elements of a query per head.
-        head_dim: u64,
-        /// Whether a causal mask applies; `None` when the arguments do not say.
-        causal: Option<bool>,
-        /// Pairs of a query and a key, per head and sequence, that a causal mask leaves; `None` when
-        /// no causal mask is known.
-        causal_pairs: Option<u64>,
-    },
+    Attention(AttentionSize),
     /// Softmax, norm, loss: independent rows.
     Rows {
         /// Number of rows.
@@ -310,21 +322,24 @@ pub enum Dims {
 }
 
 impl Dims {
+    /// The sizes of a matrix product; `None` for other work.
+    pub fn gemm(&self) -> Option<GemmSize> {
+        match self {
+            Dims::Gemm(size) => Some(*size),
+            _ => None,
+        }
+    }
+
     /// The share of attention's work that a causal mask leaves, from 0 to 1. `None` for other work, or
-    /// without queries or keys. Where [`Dims::Attention::causal_pairs`] is unknown, the mask is aligned
+    /// without queries or keys. Where [`AttentionSize::causal_pairs`] is unknown, the mask is aligned
     /// at the end.
     pub fn causal_share(&self) -> Option<f64> {
-        let Dims::Attention {
-            seq_q,
-            seq_k,
-            causal_pairs,
-            ..
-        } = *self
-        else {
+        let Dims::Attention(a) = self else {
             return None;
         };
-        let all = seq_q as f64 * seq_k as f64;
-        let pairs = causal_pairs.unwrap_or_else(|| causal_pairs_at_the_end(seq_q, seq_k));
+        let all = a.seq_q as f64 * a.seq_k as f64;
+        let at_the_end = || causal_pairs_at_the_end(a.seq_q, a.seq_k);
+        let pairs = a.causal_pairs.unwrap_or_else(at_the_end);
         (all > 0.0).then(|| pairs as f64 / all)
     }
 }
@@ -384,28 +399,21 @@ pub enum UnknownCost {
 }
 
 impl UnknownCost {
-    /// All reasons, in the order of this type.
-    pub const ALL: [UnknownCost; 7] = [
-        UnknownCost::NoOperator,
-        UnknownCost::NoShapes,
-        UnknownCost::NoScalars,
-        UnknownCost::NoDType,
-        UnknownCost::UnknownOp,
-        UnknownCost::DataDependent,
-        UnknownCost::BadArguments,
+    /// All reasons with their words in cost files, in the order of this type.
+    pub const ALL: [(UnknownCost, &'static str); 7] = [
+        (UnknownCost::NoOperator, "no_operator"),
+        (UnknownCost::NoShapes, "no_shapes"),
+        (UnknownCost::NoScalars, "no_scalars"),
+        (UnknownCost::NoDType, "no_dtype"),
+        (UnknownCost::UnknownOp, "unknown_op"),
+        (UnknownCost::DataDependent, "data_dependent"),
+        (UnknownCost::BadArguments, "bad_arguments"),
     ];
 
     /// The word used in cost files.
     pub fn name(self) -> &'static str {
-        match self {
-            UnknownCost::NoOperator => "no_operator",
-            UnknownCost::NoShapes => "no_shapes",
-            UnknownCost::NoScalars => "no_scalars",
-            UnknownCost::NoDType => "no_dtype",
-            UnknownCost::UnknownOp => "unknown_op",
-            UnknownCost::DataDependent => "data_dependent",
-            UnknownCost::BadArguments => "bad_arguments",
-        }
+        let named = UnknownCost::ALL.iter().find(|(reason, _)| *reason == self);
+        named.map_or("", |(_, name)| name)
     }
 
     /// The phrase used in reports.

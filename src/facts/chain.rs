@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use self::matches::Matches;
 use super::enclosing_ops::EnclosingOps;
-use super::{Answer, Entry, FactTable, Subject, Value, fact};
+use super::{Entry, FactTable, Subject, facts, word};
 use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
@@ -45,46 +45,29 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
-    pub(super) const ALL: [Kind; 16] = [
-        Kind::Attention,
-        Kind::Norm,
-        Kind::DoubleLogSoftmax,
-        Kind::ConvNorm,
-        Kind::LogitsUpcast,
-        Kind::LogOfSoftmax,
-        Kind::Softmax,
-        Kind::Rope,
-        Kind::Gelu,
-        Kind::GatedActivation,
-        Kind::Silu,
-        Kind::Lora,
-        Kind::SharedInput,
-        Kind::ExpertLoop,
-        Kind::Adam,
-        Kind::Pointwise,
+    /// Every kind with its word in rules.
+    pub(super) const ALL: [(Kind, &'static str); 16] = [
+        (Kind::Attention, "attention"),
+        (Kind::Norm, "norm"),
+        (Kind::DoubleLogSoftmax, "double_log_softmax"),
+        (Kind::ConvNorm, "conv_norm"),
+        (Kind::LogitsUpcast, "logits_upcast"),
+        (Kind::LogOfSoftmax, "log_of_softmax"),
+        (Kind::Softmax, "softmax"),
+        (Kind::Rope, "rope"),
+        (Kind::Gelu, "gelu"),
+        (Kind::GatedActivation, "gated_activation"),
+        (Kind::Silu, "silu"),
+        (Kind::Lora, "lora"),
+        (Kind::SharedInput, "shared_input"),
+        (Kind::ExpertLoop, "expert_loop"),
+        (Kind::Adam, "adam"),
+        (Kind::Pointwise, "pointwise"),
     ];
 
     /// The word used in rules.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Attention => "attention",
-            Kind::Norm => "norm",
-            Kind::DoubleLogSoftmax => "double_log_softmax",
-            Kind::ConvNorm => "conv_norm",
-            Kind::LogitsUpcast => "logits_upcast",
-            Kind::LogOfSoftmax => "log_of_softmax",
-            Kind::Softmax => "softmax",
-            Kind::Rope => "rope",
-            Kind::Gelu => "gelu",
-            Kind::GatedActivation => "gated_activation",
-            Kind::Silu => "silu",
-            Kind::Lora => "lora",
-            Kind::SharedInput => "shared_input",
-            Kind::ExpertLoop => "expert_loop",
-            Kind::Adam => "adam",
-            Kind::Pointwise => "pointwise",
-        }
+        word(&Kind::ALL, self).unwrap_or_default()
     }
 }
 
@@ -437,8 +420,7 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     }
     let batched = |l: &Link<'_>| {
         // With one head and one image, as in the decoder of a diffusion model, only the name tells.
-        matches!(l.dims, Dims::Gemm { batch, .. } if batch > 1)
-            || matches!(l.name, "bmm" | "baddbmm")
+        l.dims.gemm().is_some_and(|size| size.batch > 1) || matches!(l.name, "bmm" | "baddbmm")
     };
     if !batched(first) {
         return None;
@@ -462,11 +444,11 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let found = Some((Kind::Attention, second + 1));
     // Scores [.., m, n], softmax over n, then a product whose inner dimension is n.
     match (first.dims, middle.dims, last.dims) {
-        (Dims::Gemm { n, .. }, Dims::Rows { cols, .. }, Dims::Gemm { k, .. }) => {
-            found.filter(|_| n == cols && cols == k)
+        (Dims::Gemm(scores), Dims::Rows { cols, .. }, Dims::Gemm(values)) => {
+            found.filter(|_| scores.n == cols && cols == values.k)
         }
         // The softmax begins with its maximum.
-        (Dims::Gemm { n, .. }, _, Dims::Gemm { k, .. }) => found.filter(|_| n == k),
+        (Dims::Gemm(scores), _, Dims::Gemm(values)) => found.filter(|_| scores.n == values.k),
         _ if first.by_name.is_some() => found.filter(|_| first.by_name == last.by_name),
         (Dims::None, _, _) | (_, _, Dims::None) => found,
         _ => None,
@@ -584,186 +566,55 @@ fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     (length >= 3).then_some((kind, length))
 }
 
-pub(super) const ENTRIES: &[Entry<Chains>] = &[
-    fact!(
-        "chain.kind",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "`attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`, `softmax`, `rope`, `gelu`, `gated_activation`, `silu`, `lora`, `shared_input`, `expert_loop`, `adam` (without operators) or `pointwise`",
-        |c| Answer::word(c.chain.kind.name())
-    ),
-    fact!(
-        "chain.ops",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operators in order, comma separated",
-        |c| Answer::word(&c.chain.ops)
-    ),
-    fact!(
-        "chain.layer",
-        Str,
-        "",
-        &[],
-        LAYERS,
-        "Layer pattern it stands in",
-        |c| if c.chain.layer.is_empty() {
-            Answer::Absent
-        } else {
-            Answer::word(&c.chain.layer)
-        }
-    ),
-    fact!(
-        "chain.direction",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "`fprop`, `bprop`, `update` or `unknown`",
-        |c| Answer::word(c.chain.direction.name())
-    ),
-    fact!("chain.count", Int, "", &[], NOTHING, "Occurrences", |c| {
-        Answer::int(c.chain.count)
-    }),
-    fact!(
-        "chain.length",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Operator calls in one occurrence",
-        |c| Answer::int(c.chain.length as u64)
-    ),
-    fact!(
-        "chain.kernels",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Kernel executions, over all occurrences",
-        |c| Answer::int(c.chain.kernels)
-    ),
-    fact!(
-        "chain.time_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time, over all occurrences",
-        |c| Answer::double(c.chain.time_ns)
-    ),
-    fact!(
-        "chain.backward_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of the backward calls of its operators, over all occurrences; 0 where none is known",
-        |c| Answer::double(c.chain.backward.values().sum())
-    ),
-    fact!(
-        "chain.after_first_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of its operators but the first, over all occurrences",
-        |c| Answer::double(c.chain.rest_ns)
-    ),
-    fact!(
-        "chain.slowest_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of the occurrence that takes longest",
-        |c| Answer::double(c.chain.slowest_ns)
-    ),
-    fact!(
-        "chain.longest_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of the longest operator of each occurrence, summed: a fused one that reads and writes each element once takes no longer",
-        |c| Answer::double(c.chain.longest_ns)
-    ),
-    fact!(
-        "chain.gpu_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Its share of GPU busy time",
-        |c| Answer::double((c.chain.time_ns / c.table.totals.gpu_busy_ns).min(1.0))
-    ),
-    fact!(
-        "chain.fused_ns",
-        Double,
-        "ns",
-        &[],
-        GPU_AND_SHAPES,
-        "What one fused operator would take, over all occurrences",
-        |c| Answer::maybe(c.chain.fused_ns, Answer::double)
-    ),
-    fact!(
-        "chain.bias_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of adding a convolution's bias in a kernel of its own, over all occurrences",
-        |c| Answer::double(c.chain.bias_ns)
-    ),
-    fact!(
-        "chain.batch_statistics",
-        Bool,
-        "",
-        &[],
-        KERNEL_NAME,
-        "For `conv_norm`: the norm takes its statistics from the batch, as in training, and not from stored ones",
-        |c| Answer::maybe(c.chain.batch_statistics, Answer::flag)
-    ),
-    fact!(
-        "chain.proved",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "For `double_log_softmax`: the backward pass runs both one after the other right after that of the loss, so the second reads the result of the first",
-        |c| Answer::flag(c.chain.proved)
-    ),
-    fact!(
-        "chain.enclosing_ops",
-        Strings,
-        "",
-        &[],
-        NOTHING,
-        "Operators around nine tenths of the time of each of its calls, plainly spelled: `scaled_dot_product_attention`",
-        |c| {
-            let sites = c.chain.sites.keys().copied();
-            Answer::Value(Value::Strings(c.table.enclosing_ops.sites(sites)))
-        }
-    ),
-    fact!(
-        "chain.dtype",
-        Str,
-        "",
-        &[],
-        SHAPES,
-        "Element type of the first tensor argument of its costliest operator",
-        |c| Answer::maybe_word(c.dtype().map(DType::name))
-    ),
-    fact!(
-        "chain.width",
-        Int,
-        "",
-        &[],
-        SHAPES,
-        "Columns of its softmax or norm, else elements",
-        |c| Answer::maybe(c.chain.width, Answer::int)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Chains>] = facts! {
+    /// `attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`,
+    /// `softmax`, `rope`, `gelu`, `gated_activation`, `silu`, `lora`, `shared_input`, `expert_loop`, `adam`
+    /// (without operators) or `pointwise`
+    "chain.kind": STR => |c| c.chain.kind.name(),
+    /// The operators in order, comma separated
+    "chain.ops": STR => |c| c.chain.ops.as_str(),
+    /// Layer pattern it stands in
+    "chain.layer": STR needs LAYERS =>
+        |c| Some(c.chain.layer.as_str()).filter(|layer| !layer.is_empty()),
+    /// `fprop`, `bprop`, `update` or `unknown`
+    "chain.direction": STR => |c| c.chain.direction.name(),
+    /// Occurrences
+    "chain.count": INT => |c| c.chain.count,
+    /// Operator calls in one occurrence
+    "chain.length": INT => |c| c.chain.length as u64,
+    /// Kernel executions, over all occurrences
+    "chain.kernels": INT => |c| c.chain.kernels,
+    /// GPU time, over all occurrences
+    "chain.time_ns": DOUBLE => |c| c.chain.time_ns,
+    /// GPU time of the backward calls of its operators, over all occurrences; 0 where none is known
+    "chain.backward_ns": DOUBLE => |c| c.chain.backward.values().sum::<f64>(),
+    /// GPU time of its operators but the first, over all occurrences
+    "chain.after_first_ns": DOUBLE => |c| c.chain.rest_ns,
+    /// GPU time of the occurrence that takes longest
+    "chain.slowest_ns": DOUBLE => |c| c.chain.slowest_ns,
+    /// GPU time of the longest operator of each occurrence, summed: a fused one that reads and writes each
+    /// element once takes no longer
+    "chain.longest_ns": DOUBLE => |c| c.chain.longest_ns,
+    /// Its share of GPU busy time
+    "chain.gpu_share": DOUBLE => |c| (c.chain.time_ns / c.table.totals.gpu_busy_ns).min(1.0),
+    /// What one fused operator would take, over all occurrences
+    "chain.fused_ns": DOUBLE needs GPU_AND_SHAPES => |c| c.chain.fused_ns,
+    /// GPU time of adding a convolution's bias in a kernel of its own, over all occurrences
+    "chain.bias_ns": DOUBLE => |c| c.chain.bias_ns,
+    /// For `conv_norm`: the norm takes its statistics from the batch, as in training, and not from stored
+    /// ones
+    "chain.batch_statistics": BOOL needs KERNEL_NAME => |c| c.chain.batch_statistics,
+    /// For `double_log_softmax`: the backward pass runs both one after the other right after that of the
+    /// loss, so the second reads the result of the first
+    "chain.proved": BOOL => |c| c.chain.proved,
+    /// Operators around nine tenths of the time of each of its calls, plainly spelled:
+    /// `scaled_dot_product_attention`
+    "chain.enclosing_ops": STRINGS => |c| {
+        let sites = c.chain.sites.keys().copied();
+        c.table.enclosing_ops.sites(sites)
+    },
+    /// Element type of the first tensor argument of its costliest operator
+    "chain.dtype": STR needs SHAPES => |c| c.dtype().map(DType::name),
+    /// Columns of its softmax or norm, else elements
+    "chain.width": INT needs SHAPES => |c| c.chain.width,
+};

@@ -33,7 +33,8 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
         GapCause::Waiting,
         GapCause::Unknown,
     ];
-    let families = Family::ALL.iter().copied().chain([Family::Unknown]);
+    let mut families = words(Family::ALL);
+    families.push(Family::Unknown.name());
     let dtypes: &[&str] = &[
         "site.dtype",
         "site.math_dtype",
@@ -50,28 +51,16 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
             directions.map(Direction::name).into(),
         ),
         (&["site.bound"], Bound::ALL.map(Bound::name).into()),
-        (
-            &["chain.kind"],
-            chain::Kind::ALL.map(chain::Kind::name).into(),
-        ),
+        (&["chain.kind"], words(chain::Kind::ALL)),
         (&["kernel.collective"], COLLECTIVES.into()),
         (&["kernel.occupancy_limit"], kernel::OCCUPANCY_LIMITS.into()),
-        (
-            &["copy.direction"],
-            copy::DIRECTIONS.map(|(_, word)| word).into(),
-        ),
-        (
-            &["copy.host_memory"],
-            copy::MEMORIES.map(|(_, word)| word).into(),
-        ),
+        (&["copy.direction"], words(copy::DIRECTIONS)),
+        (&["copy.host_memory"], words(copy::MEMORIES)),
         (&["gap.cause"], causes.map(GapCause::name).into()),
         (&["gap.loader"], Loader::ALL.map(Loader::name).into()),
-        (&["gpu.vendor"], VENDORS.map(|(_, word)| word).into()),
+        (&["gpu.vendor"], words(VENDORS)),
         (&["kernel.maker"], Maker::WORDS.into()),
-        (
-            &["site.family", "kernel.family"],
-            families.map(Family::name).collect(),
-        ),
+        (&["site.family", "kernel.family"], families),
         (dtypes, DType::names().collect()),
         (
             &["run.format"],
@@ -79,6 +68,11 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
         ),
     ]
 });
+
+/// The words of a table.
+fn words<T, const N: usize>(table: [(T, &'static str); N]) -> Vec<&'static str> {
+    table.map(|(_, word)| word).into()
+}
 
 impl Fact {
     /// All values of a string fact with a closed set; empty if it can be any string.

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::chain::plain_name;
 use super::site::{SiteScope, Sites};
-use super::{Answer, Entry, fact};
+use super::{Entry, facts};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, Run};
 use crate::cost::Family;
@@ -86,56 +86,27 @@ fn convert(name: &str, args: &OpArgs) -> (Option<DType>, Option<DType>) {
     }
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = &[
-    fact!(
-        "site.cast_from",
-        Str,
-        "",
-        &[Family::Cast, Family::Copy],
-        SHAPES,
-        "Element type that a conversion reads",
-        |s| Answer::maybe_word(types(s).0.map(DType::name))
-    ),
-    fact!(
-        "site.cast_to",
-        Str,
-        "",
-        &[Family::Cast, Family::Copy],
-        SHAPES,
-        "Element type that a conversion writes",
-        |s| Answer::maybe_word(types(s).1.map(DType::name))
-    ),
-    fact!(
-        "site.of_parameter",
-        Bool,
-        "",
-        &[Family::Cast, Family::Copy],
-        SHAPES,
-        "What it copies or converts has the shape of a parameter, or of its gradient",
-        |s| {
-            let shapes = s.table.parameters.as_ref();
-            let tensor = s.args().and_then(|args| args.tensors().next());
-            Answer::maybe(
-                shapes.zip(tensor).map(|(shapes, t)| shapes.holds(&t.shape)),
-                Answer::flag,
-            )
-        }
-    ),
-    fact!(
-        "site.channels",
-        Int,
-        "",
-        &[Family::Interpolate, Family::Pool],
-        SHAPES,
-        "Channels of the images that it resizes or pools",
-        |s| {
-            let tensors = s.args().into_iter().flat_map(OpArgs::tensors);
-            let images = tensors.filter(|t| t.shape.len() >= 3).map(|t| &t.shape);
-            let channels = images.map(|shape| shape.get(shape.len().saturating_sub(3)).copied());
-            Answer::maybe(channels.flatten().next(), Answer::int)
-        }
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+    /// Element type that a conversion reads
+    "site.cast_from": STR needs SHAPES of &[Family::Cast, Family::Copy] =>
+        |s| types(s).0.map(DType::name),
+    /// Element type that a conversion writes
+    "site.cast_to": STR needs SHAPES of &[Family::Cast, Family::Copy] =>
+        |s| types(s).1.map(DType::name),
+    /// What it copies or converts has the shape of a parameter, or of its gradient
+    "site.of_parameter": BOOL needs SHAPES of &[Family::Cast, Family::Copy] => |s| {
+        let shapes = s.table.parameters.as_ref();
+        let tensor = s.args().and_then(|args| args.tensors().next());
+        shapes.zip(tensor).map(|(shapes, t)| shapes.holds(&t.shape))
+    },
+    /// Channels of the images that it resizes or pools
+    "site.channels": INT needs SHAPES of &[Family::Interpolate, Family::Pool] => |s| {
+        let tensors = s.args().into_iter().flat_map(OpArgs::tensors);
+        let images = tensors.filter(|t| t.shape.len() >= 3).map(|t| &t.shape);
+        let channels = images.map(|shape| shape.get(shape.len().saturating_sub(3)).copied());
+        channels.flatten().next()
+    },
+};
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::gap::{EnclosingRanges, operators_around, operators_around_captures};
-use super::{Answer, Entry, FactTable, Subject, fact, word};
+use super::{Answer, Entry, FactTable, Subject, facts, word};
 use crate::correlate::{GapCause, Run};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
@@ -80,7 +80,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     let ops = operators(run, calls);
     let captured = run.profile.copies.iter().filter_map(|copy| copy.captured);
     let captured = operators_around_captures(run, captured);
-    let mut kernels = kernel_unions(run);
+    let kernels = kernel_unions(run);
     let mut windows: Vec<Span> = vec![window; run.profile.devices.len()];
     for device in &run.timeline.devices {
         if let Some(slot) = windows.get_mut(device.device.idx()) {
@@ -113,8 +113,8 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
             end: copy.span.end,
         };
         *until = (*until).max(copy.span.end);
-        let busy = kernels.get_mut(copy.device.idx());
-        let exposed = fresh.ns() - busy.map_or(0, |union| union.overlap(fresh));
+        let busy = kernels.get(copy.device.idx());
+        let exposed = fresh.ns() - busy.map_or(0, |union| covered_ns(union, fresh));
         let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
         let callers = around.entry(key).or_default();
         let enclosing = match copy.captured {
@@ -253,73 +253,31 @@ const SMALL_COPY_BYTES: u64 = 64_000;
 const LARGE_COPY_BYTES: u64 = 10_000_000;
 
 /// Per device with copies, the intervals in which a kernel or a graph ran.
-fn kernel_unions(run: &Run) -> Vec<Union> {
+fn kernel_unions(run: &Run) -> Vec<Vec<Span>> {
     let mut copied = vec![false; run.profile.devices.len()];
     for copy in &run.profile.copies {
         if let Some(slot) = copied.get_mut(copy.device.idx()) {
             *slot = true;
         }
     }
-    let mut unions: Vec<Union> = Vec::new();
-    unions.resize_with(run.profile.devices.len(), Union::default);
+    let mut spans: Vec<Vec<Span>> = vec![Vec::new(); run.profile.devices.len()];
     let kernels = run.profile.kernels.iter().map(|k| (k.device, k.span));
     let graphs = run.profile.graphs.iter().map(|g| (g.device, g.span));
     for (device, span) in kernels.chain(graphs) {
         if copied.get(device.idx()) == Some(&true)
-            && let Some(union) = unions.get_mut(device.idx())
+            && let Some(spans) = spans.get_mut(device.idx())
         {
-            union.add(span);
+            spans.push(span);
         }
     }
-    unions.iter_mut().for_each(Union::sort);
-    unions
+    spans.into_iter().map(Span::union).collect()
 }
 
-/// A union of intervals that are added in order of start, as kernels are.
-#[derive(Debug, Default)]
-struct Union {
-    /// Disjoint, and sorted once [`sort`](Union::sort) was called.
-    spans: Vec<Span>,
-    unordered: bool,
-    /// Number of intervals that end before all later queries.
-    past: usize,
-}
-
-impl Union {
-    fn add(&mut self, span: Span) {
-        match self.spans.last_mut() {
-            Some(last) if span.start < last.start => {
-                self.unordered = true;
-                self.spans.push(span);
-            }
-            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-            _ => self.spans.push(span),
-        }
-    }
-
-    /// Sorts the intervals; needed for graphs, which are added after the kernels.
-    fn sort(&mut self) {
-        if self.unordered {
-            let mut spans = std::mem::take(&mut self.spans);
-            spans.sort_unstable();
-            for span in spans {
-                self.add(span);
-            }
-        }
-    }
-
-    /// The covered part of `span`. Later calls must not ask for spans that begin earlier.
-    fn overlap(&mut self, span: Span) -> i64 {
-        let later = self.spans.get(self.past..).unwrap_or_default();
-        let over = later.iter().take_while(|u| u.end <= span.start).count();
-        self.past += over;
-        later
-            .iter()
-            .skip(over)
-            .take_while(|u| u.start < span.end)
-            .map(|u| u.clip(span).ns())
-            .sum()
-    }
+/// The part of `span` that a union of intervals covers, in ns.
+fn covered_ns(union: &[Span], span: Span) -> i64 {
+    let from = union.partition_point(|u| u.end <= span.start);
+    let touching = union.iter().skip(from).take_while(|u| u.start < span.end);
+    touching.map(|u| u.clip(span).ns()).sum()
 }
 
 /// The kinds of memory that a file can state, with their words in rules.
@@ -367,242 +325,76 @@ impl CopyGroup {
 
 /// Bytes per second; does not apply if the time is 0.
 fn bandwidth(bytes: f64, ns: f64) -> Answer {
-    match ns > 0.0 {
-        true => Answer::double(bytes / ns * 1e9),
-        false => Answer::DoesNotApply,
-    }
+    Answer::or_silent((ns > 0.0).then_some(bytes / ns * 1e9))
 }
 
-pub(super) const ENTRIES: &[Entry<Copies>] = &[
-    fact!(
-        "copy.direction",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "`host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer` or `other`",
-        |c| Answer::maybe_word(word(&DIRECTIONS, c.group.kind))
-    ),
-    fact!(
-        "copy.host_memory",
-        Str,
-        "",
-        &[],
-        MEMORY_KINDS,
-        "Kind of memory on the host's side: `pageable`, `pinned`, `managed`; silent when no side is the host",
-        |c| {
-            match c.group.host_side() {
-                None => Answer::DoesNotApply,
-                Some(kind) => Answer::maybe_word(word(&MEMORIES, kind)),
-            }
-        }
-    ),
-    fact!(
-        "copy.sync",
-        Bool,
-        "",
-        &[],
-        API,
-        "Made by a synchronous call",
-        |c| Answer::maybe(c.group.sync, Answer::flag)
-    ),
-    fact!(
-        "copy.op",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operator that the program called for more than half of the copy time, as the profile spells it; silent outside operators",
-        |c| Answer::or_silent(
-            c.group.op.map(|id| c.table.costed.run.profile.text(id)),
-            Answer::word
-        )
-    ),
-    fact!(
-        "copy.compiled_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the copy time inside functions that `torch.compile` made",
-        |c| Answer::share(c.group.compiled_ns, c.group.time_ns)
-    ),
-    fact!(
-        "copy.compiled_clone_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the copy time inside functions that `torch.compile` made in which a tensor is cloned",
-        |c| Answer::share(c.group.compiled_clone_ns, c.group.time_ns)
-    ),
-    fact!(
-        "copy.compiled_backward_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the copy time in backward passes of functions that `torch.compile` made, without clones",
-        |c| Answer::share(c.group.compiled_backward_ns, c.group.time_ns)
-    ),
-    fact!(
-        "copy.after_op",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operator or function in which the host spent the idle time before at least half of these copies from its memory; silent where there is none",
-        |c| {
-            let op = c
-                .host_busy_before()
-                .map(|id| c.table.costed.run.profile.text(id));
-            Answer::or_silent(op, Answer::word)
-        }
-    ),
-    fact!(
-        "copy.api",
-        Str,
-        "",
-        &[],
-        API,
-        "The call behind more than half of the copy time",
-        |c| Answer::maybe_word(c.group.api.map(|id| c.table.costed.run.profile.text(id)))
-    ),
-    fact!(
-        "copy.replayed_count",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Copies that CUDA graphs replayed, which cost the host nothing",
-        |c| Answer::int(c.group.replayed)
-    ),
-    fact!(
-        "copy.managed",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "One of its sides is managed (unified) memory",
-        |c| Answer::flag(c.group.src == MemoryKind::Managed || c.group.dst == MemoryKind::Managed)
-    ),
-    fact!(
-        "copy.per_step",
-        Double,
-        "",
-        &[],
-        STEPS,
-        "Copies per numbered step",
-        |c| match c.table.sums.steps {
-            0 => Answer::Absent,
-            steps => Answer::double(c.group.count as f64 / steps as f64),
-        }
-    ),
-    fact!(
-        "copy.large_bytes_per_s",
-        Double,
-        "bytes/s",
-        &[],
-        NOTHING,
-        "Bandwidth reached by copies of 10 MB and more; silent when there are none",
-        |c| bandwidth(c.group.large_bytes, c.group.large_ns)
-    ),
-    fact!("copy.count", Int, "", &[], NOTHING, "Copies", |c| {
-        Answer::int(c.group.count)
-    }),
-    fact!(
-        "copy.small_count",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Copies of less than 64,000 bytes",
-        |c| Answer::int(c.group.small)
-    ),
-    fact!(
-        "copy.total_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Bytes copied",
-        |c| Answer::double(c.group.bytes)
-    ),
-    fact!(
-        "copy.mean_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Bytes per copy",
-        |c| Answer::double(c.group.bytes / c.group.count.max(1) as f64)
-    ),
-    fact!(
-        "copy.time_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Copy time, summed",
-        |c| Answer::double(c.group.time_ns)
-    ),
-    fact!(
-        "copy.once",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "A single copy takes half of the time or more, in a run without steps: an upload at the start, or a result at the end",
-        |c| Answer::flag(
-            c.table.costed.run.steps.is_empty() && c.group.longest_ns >= 0.5 * c.group.time_ns
-        )
-    ),
-    fact!(
-        "copy.gradient_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Time of copies inside autograd's `AccumulateGrad`, which keeps a gradient that it may not share; 0 where operators were not recorded",
-        |c| Answer::double(c.group.gradient_ns)
-    ),
-    fact!(
-        "copy.longest_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Longest copy",
-        |c| Answer::double(c.group.longest_ns)
-    ),
-    fact!(
-        "copy.exposed_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Copy time while no kernel ran on the device",
-        |c| Answer::double(c.group.exposed_ns)
-    ),
-    fact!(
-        "copy.exposed_window_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Exposed copy time as a share of the window",
-        |c| Answer::double(c.group.exposed_ns / c.table.totals.window_ns)
-    ),
-    fact!(
-        "copy.bytes_per_s",
-        Double,
-        "bytes/s",
-        &[],
-        NOTHING,
-        "Bandwidth reached while copying",
-        |c| bandwidth(c.group.bytes, c.group.time_ns)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Copies>] = facts! {
+    /// `host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer` or `other`
+    "copy.direction": STR => |c| word(&DIRECTIONS, c.group.kind),
+    /// Kind of memory on the host's side: `pageable`, `pinned`, `managed`; silent when no side is the host
+    "copy.host_memory": STR needs MEMORY_KINDS => |c| {
+        let side = c.group.host_side();
+        Answer::or_silent(side.map(|kind| word(&MEMORIES, kind)))
+    },
+    /// Made by a synchronous call
+    "copy.sync": BOOL needs API => |c| c.group.sync,
+    /// The operator that the program called for more than half of the copy time, as the profile spells it;
+    /// silent outside operators
+    "copy.op": STR => |c| Answer::or_silent(c.group.op.map(|id| c.table.text(id))),
+    /// Share of the copy time inside functions that `torch.compile` made
+    "copy.compiled_share": DOUBLE => |c| Answer::share(c.group.compiled_ns, c.group.time_ns),
+    /// Share of the copy time inside functions that `torch.compile` made in which a tensor is cloned
+    "copy.compiled_clone_share": DOUBLE =>
+        |c| Answer::share(c.group.compiled_clone_ns, c.group.time_ns),
+    /// Share of the copy time in backward passes of functions that `torch.compile` made, without clones
+    "copy.compiled_backward_share": DOUBLE =>
+        |c| Answer::share(c.group.compiled_backward_ns, c.group.time_ns),
+    /// The operator or function in which the host spent the idle time before at least half of these copies
+    /// from its memory; silent where there is none
+    "copy.after_op": STR => |c| {
+        let op = c.host_busy_before();
+        Answer::or_silent(op.map(|id| c.table.text(id)))
+    },
+    /// The call behind more than half of the copy time
+    "copy.api": STR needs API => |c| c.group.api.map(|id| c.table.text(id)),
+    /// Copies that CUDA graphs replayed, which cost the host nothing
+    "copy.replayed_count": INT => |c| c.group.replayed,
+    /// One of its sides is managed (unified) memory
+    "copy.managed": BOOL =>
+        |c| c.group.src == MemoryKind::Managed || c.group.dst == MemoryKind::Managed,
+    /// Copies per numbered step
+    "copy.per_step": DOUBLE needs STEPS => |c| {
+        let steps = Some(c.table.sums.steps).filter(|steps| *steps > 0);
+        steps.map(|steps| c.group.count as f64 / steps as f64)
+    },
+    /// Bandwidth reached by copies of 10 MB and more; silent when there are none
+    "copy.large_bytes_per_s": DOUBLE => |c| bandwidth(c.group.large_bytes, c.group.large_ns),
+    /// Copies
+    "copy.count": INT => |c| c.group.count,
+    /// Copies of less than 64,000 bytes
+    "copy.small_count": INT => |c| c.group.small,
+    /// Bytes copied
+    "copy.total_bytes": DOUBLE => |c| c.group.bytes,
+    /// Bytes per copy
+    "copy.mean_bytes": DOUBLE => |c| c.group.bytes / c.group.count.max(1) as f64,
+    /// Copy time, summed
+    "copy.time_ns": DOUBLE => |c| c.group.time_ns,
+    /// A single copy takes half of the time or more, in a run without steps: an upload at the start, or a
+    /// result at the end
+    "copy.once": BOOL =>
+        |c| c.table.costed.run.steps.is_empty() && c.group.longest_ns >= 0.5 * c.group.time_ns,
+    /// Time of copies inside autograd's `AccumulateGrad`, which keeps a gradient that it may not share; 0
+    /// where operators were not recorded
+    "copy.gradient_ns": DOUBLE => |c| c.group.gradient_ns,
+    /// Longest copy
+    "copy.longest_ns": DOUBLE => |c| c.group.longest_ns,
+    /// Copy time while no kernel ran on the device
+    "copy.exposed_ns": DOUBLE => |c| c.group.exposed_ns,
+    /// Exposed copy time as a share of the window
+    "copy.exposed_window_share": DOUBLE => |c| c.group.exposed_ns / c.table.totals.window_ns,
+    /// Bandwidth reached while copying
+    "copy.bytes_per_s": DOUBLE => |c| bandwidth(c.group.bytes, c.group.time_ns),
+};
 
 #[cfg(test)]
 mod tests {
@@ -610,15 +402,12 @@ mod tests {
 
     #[test]
     fn overlap_counts_each_ns_once() {
-        let mut union = Union::default();
-        for (start, end) in [(20, 30), (0, 5), (3, 10), (25, 28)] {
-            union.add(Span { start, end });
-        }
-        union.sort();
-        assert_eq!(union.overlap(Span { start: -5, end: 50 }), 20);
-        assert_eq!(union.overlap(Span { start: 5, end: 25 }), 10);
-        assert_eq!(union.overlap(Span { start: 10, end: 20 }), 0);
-        assert_eq!(union.overlap(Span { start: 22, end: 23 }), 1);
-        assert_eq!(union.overlap(Span { start: 40, end: 90 }), 0);
+        let spans = [(20, 30), (0, 5), (3, 10), (25, 28)].map(|(start, end)| Span { start, end });
+        let union = Span::union(spans.into());
+        assert_eq!(covered_ns(&union, Span { start: -5, end: 50 }), 20);
+        assert_eq!(covered_ns(&union, Span { start: 5, end: 25 }), 10);
+        assert_eq!(covered_ns(&union, Span { start: 10, end: 20 }), 0);
+        assert_eq!(covered_ns(&union, Span { start: 22, end: 23 }), 1);
+        assert_eq!(covered_ns(&union, Span { start: 40, end: 90 }), 0);
     }
 }

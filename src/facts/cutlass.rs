@@ -1,7 +1,7 @@
 //! Facts that the template arguments of a CUTLASS kernel tell about its main loop.
 
 use super::kernel::{KernelScope, Kernels};
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::base::DType;
 use crate::cost::readable;
 
@@ -46,33 +46,22 @@ fn element(name: &str, iterator: &str) -> Option<DType> {
 }
 
 fn with_name<T>(k: &KernelScope<'_>, tell: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-    let text = k.site.table.costed.run.profile.text(k.kernel.name);
+    let text = k.site.table.text(k.kernel.name);
     // Demangling takes time, and only names of CUTLASS have these facts.
     (text.contains("cutlass")).then(|| tell(&readable(text)))?
 }
 
-pub(super) const ENTRIES: &[Entry<Kernels>] = &[
-    fact!(
-        "kernel.two_stages",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "A CUTLASS kernel whose main loop keeps two tiles and loads them through registers (`MmaPipelined`), as GPUs before Ampere need it; silent for names without a main loop",
-        |k| Answer::or_silent(with_name(k, two_stages), Answer::flag)
-    ),
-    fact!(
-        "kernel.converted_from",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Type of the operands in memory, where the main loop of a CUTLASS kernel converts them as it loads them; silent where it does not",
-        |k| Answer::or_silent(with_name(k, converted_from), |dtype| Answer::word(
-            dtype.name()
-        ))
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
+    /// A CUTLASS kernel whose main loop keeps two tiles and loads them through registers (`MmaPipelined`),
+    /// as GPUs before Ampere need it; silent for names without a main loop
+    "kernel.two_stages": BOOL => |k| Answer::or_silent(with_name(k, two_stages)),
+    /// Type of the operands in memory, where the main loop of a CUTLASS kernel converts them as it loads
+    /// them; silent where it does not
+    "kernel.converted_from": STR => |k| {
+        let dtype = with_name(k, converted_from);
+        Answer::or_silent(dtype.map(DType::name))
+    },
+};
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use super::run::Runs;
 use super::site::SiteScope;
-use super::{Answer, Entry, FactTable, fact};
+use super::{Answer, Entry, FactTable, facts};
 use crate::base::DType;
 use crate::correlate::{OpArgs, SiteId};
 use crate::cost::Family;
@@ -31,47 +31,28 @@ fn first_fp64<'a>(t: &'a FactTable<'a>) -> Option<SiteScope<'a>> {
         .map(|(_, scope)| scope)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.first_fp64_op",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The first operator in time that computes in float64, with the shapes of its tensors; silent where no operator is known to",
-        |t| {
-            let first = first_fp64(t).and_then(|s| {
-                let op = s.site.op.as_ref()?.display();
-                Some(match s.shapes() {
-                    Some(shapes) if !shapes.is_empty() => format!("{op} {shapes}"),
-                    _ => op.to_string(),
-                })
-            });
-            Answer::or_silent(first.as_deref(), Answer::word)
-        }
-    ),
-    fact!(
-        "run.first_fp64_place",
-        Str,
-        "",
-        &[],
-        LAYERS,
-        "Where `run.first_fp64_op` is: the line of the program, else its layer",
-        |t| {
-            let place = first_fp64(t).and_then(|s| {
-                let layer = s
-                    .site
-                    .layer
-                    .and_then(|id| t.costed.run.layers.get(id.idx()));
-                s.site
-                    .source_line
-                    .clone()
-                    .or_else(|| Some(layer?.name.clone()))
-            });
-            Answer::maybe_word(place.as_deref())
-        }
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// The first operator in time that computes in float64, with the shapes of its tensors; silent where no
+    /// operator is known to
+    "run.first_fp64_op": STR => |t| {
+        let first = first_fp64(t).and_then(|s| {
+            let op = s.site.op.as_ref()?.display();
+            Some(match s.shapes() {
+                Some(shapes) if !shapes.is_empty() => format!("{op} {shapes}"),
+                _ => op.to_string(),
+            })
+        });
+        Answer::or_silent(first)
+    },
+    /// Where `run.first_fp64_op` is: the line of the program, else its layer
+    "run.first_fp64_place": STR needs LAYERS => |t| {
+        first_fp64(t).and_then(|s| {
+            let layer = s.site.layer.and_then(|id| t.costed.run.layers.get(id.idx()));
+            let line = s.site.source_line.clone();
+            line.or_else(|| Some(layer?.name.clone()))
+        })
+    },
+};
 
 #[cfg(test)]
 mod tests {

@@ -13,10 +13,10 @@ use super::copy::CallsBehind;
 use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
-use super::{Answer, Entry, Value, fact};
+use super::{Answer, Entry, FactTable, facts};
 use crate::correlate::{Direction, Run, Site, SiteId};
 use crate::cost::{Costed, DecodedName, Family, SiteCost};
-use crate::profile::{HostRange, MemoryCopy, ProcessId, RangeKind, Span, StrId, ThreadId};
+use crate::profile::{MemoryCopy, ProcessId, RangeKind, Span, StrId, ThreadId};
 
 /// The evidence in a range's name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,10 +45,12 @@ impl Sign {
     }
 
     fn of(text: &str) -> Sign {
-        NAMES
-            .iter()
-            .filter(|n| n.how.holds(text, n.text))
-            .fold(Sign::NONE, |all, n| all.and(n.sign))
+        let signs = NAMES.iter().filter(|(how, name, _)| match how {
+            Is => text == *name,
+            Begins => text.starts_with(name),
+            Contains => text.contains(name),
+        });
+        signs.fold(Sign::NONE, |all, (.., sign)| all.and(*sign))
     }
 }
 
@@ -58,86 +60,32 @@ enum How {
     Begins,
     Contains,
 }
-
-impl How {
-    fn holds(self, text: &str, name: &str) -> bool {
-        match self {
-            How::Is => text == name,
-            How::Begins => text.starts_with(name),
-            How::Contains => text.contains(name),
-        }
-    }
-}
-
-struct Name {
-    how: How,
-    text: &'static str,
-    sign: Sign,
-}
+use How::{Begins, Contains, Is};
 
 /// The names, each with its location in the PyTorch sources.
-const NAMES: &[Name] = &[
-    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::search_unused_parameters
-    Name {
-        how: How::Is,
-        text: "torch.distributed.ddp.reducer::search_unused_parameters",
-        sign: Sign::UNUSED_SEARCH,
-    },
+const NAMES: &[(How, &str, Sign)] = &[
+    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::search_unused_parameters,
+    // Reducer::copy_bucket_to_grad, and its `_batched` form
+    (Is, UNUSED_SEARCH, Sign::UNUSED_SEARCH),
+    (Begins, BUCKET_COPY, Sign::BUCKET_COPY),
     // torch/_dynamo/eval_frame.py, torch/csrc/dynamo/eval_frame.c
-    Name {
-        how: How::Begins,
-        text: REGION,
-        sign: Sign::COMPILED,
-    },
+    (Begins, REGION, Sign::COMPILED),
     // torch/_functorch/_aot_autograd/runtime_wrappers.py; its backward is `CompiledFunctionBackward`
-    Name {
-        how: How::Contains,
-        text: "CompiledFunction",
-        sign: Sign::COMPILED,
-    },
-    // torch/csrc/distributed/c10d/reducer.cpp: Reducer::copy_bucket_to_grad, and its `_batched` form
-    Name {
-        how: How::Begins,
-        text: "torch.distributed.ddp.reducer::copy_bucket_to_grad",
-        sign: Sign::BUCKET_COPY,
-    },
+    (Contains, "CompiledFunction", Sign::COMPILED),
     // torch/nn/parallel/distributed.py
-    Name {
-        how: How::Is,
-        text: "DistributedDataParallel.forward",
-        sign: Sign::DDP_FORWARD,
-    },
+    (Is, "DistributedDataParallel.forward", Sign::DDP_FORWARD),
     // torch/nn/parallel/data_parallel.py
-    Name {
-        how: How::Is,
-        text: "DataParallel.forward",
-        sign: Sign::DATA_PARALLEL,
-    },
+    (Is, "DataParallel.forward", Sign::DATA_PARALLEL),
     // torch/csrc/distributed/c10d/ProcessGroupGloo.cpp
-    Name {
-        how: How::Begins,
-        text: "gloo:",
-        sign: Sign::GLOO,
-    },
+    (Begins, "gloo:", Sign::GLOO),
     // torch/distributed/fsdp: FSDP::pre_forward, FSDP::all_gather, ...
-    Name {
-        how: How::Begins,
-        text: "FSDP::",
-        sign: Sign::FSDP,
-    },
-    Name {
-        how: How::Begins,
-        text: "FullyShardedDataParallel.",
-        sign: Sign::FSDP,
-    },
+    (Begins, "FSDP::", Sign::FSDP),
+    (Begins, "FullyShardedDataParallel.", Sign::FSDP),
     // torch/optim/optimizer.py: profile_hook_step
-    Name {
-        how: How::Begins,
-        text: OPTIMIZER_STEP,
-        sign: Sign::OPTIMIZER,
-    },
+    (Begins, OPTIMIZER_STEP, Sign::OPTIMIZER),
 ];
-
+const UNUSED_SEARCH: &str = "torch.distributed.ddp.reducer::search_unused_parameters";
+const BUCKET_COPY: &str = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
 const REGION: &str = "Torch-Compiled Region";
 const OPTIMIZER_STEP: &str = "Optimizer.step#";
 
@@ -198,70 +146,6 @@ pub(super) fn is_sign(name: &str) -> bool {
     Sign::of(name) != Sign::NONE
 }
 
-/// Counts of ranges.
-#[derive(Debug, Default)]
-struct Counted {
-    /// Union of the evidence in all ranges.
-    all: Sign,
-    gloo_calls: u64,
-    unused_searches: u64,
-    unused_search_ns: f64,
-    optimizers: FxHashMap<ThreadId, Vec<Span>>,
-    /// Starts of DDP's forward passes, and whether a gradient reduction followed.
-    forwards: FxHashMap<ProcessId, Vec<(i64, bool)>>,
-}
-
-impl Counted {
-    fn of(run: &Run, signs: &Signs) -> Counted {
-        let parts = run.profile.ranges.par_chunks(RANGES);
-        parts
-            .map(|ranges| {
-                let mut counted = Counted::default();
-                for range in ranges {
-                    let sign = signs.get(range.text);
-                    if sign != Sign::NONE {
-                        counted.add(run, range, sign);
-                    }
-                }
-                counted
-            })
-            .reduce(Counted::default, Counted::and)
-    }
-
-    fn add(&mut self, run: &Run, range: &HostRange, sign: Sign) {
-        self.all = self.all.and(sign);
-        self.gloo_calls += u64::from(sign.has(Sign::GLOO));
-        if sign.has(Sign::UNUSED_SEARCH) {
-            self.unused_searches += 1;
-            self.unused_search_ns += range.span.ns() as f64;
-        }
-        if sign.has(Sign::OPTIMIZER) {
-            let list = self.optimizers.entry(range.thread).or_default();
-            list.push(range.span);
-        }
-        if sign.has(Sign::DDP_FORWARD)
-            && let Some(thread) = run.profile.threads.get(range.thread.idx())
-        {
-            let list = self.forwards.entry(thread.process).or_default();
-            list.push((range.span.start, false));
-        }
-    }
-
-    fn and(mut self, other: Counted) -> Counted {
-        self.all = self.all.and(other.all);
-        self.gloo_calls += other.gloo_calls;
-        self.unused_searches += other.unused_searches;
-        self.unused_search_ns += other.unused_search_ns;
-        for (thread, list) in other.optimizers {
-            self.optimizers.entry(thread).or_default().extend(list);
-        }
-        for (process, list) in other.forwards {
-            self.forwards.entry(process).or_default().extend(list);
-        }
-        self
-    }
-}
-
 /// Class names in ranges such as `Optimizer.step#AdamW.step`.
 fn optimizers(run: &Run, signs: &Signs) -> Arc<[Arc<str>]> {
     let strings = run.profile.strings.iter();
@@ -280,9 +164,6 @@ fn optimizer(range: &str) -> Option<&str> {
 
 /// More optimizers than any program has; a limit for hostile files.
 const MOST_OPTIMIZERS: usize = 64;
-
-/// Number of ranges that a thread counts at a time.
-const RANGES: usize = 1 << 16;
 
 impl FrameworkSigns {
     /// Collects all values except those added by [`with_paths`](Self::with_paths).
@@ -305,21 +186,36 @@ impl FrameworkSigns {
     }
 
     fn count_ranges(&mut self, costed: &Costed, signs: &Signs) {
-        let mut counted = Counted::of(&costed.run, signs);
-        self.data_parallel = counted.all.has(Sign::DATA_PARALLEL);
-        self.fsdp = counted.all.has(Sign::FSDP);
-        self.ddp = !counted.forwards.is_empty();
-        self.gloo_calls = counted.gloo_calls;
-        self.unused_searches = counted.unused_searches;
-        self.unused_search_ns = counted.unused_search_ns;
-        self.optimizer_steps = counted.optimizers.into_values().map(outermost).sum();
-        mark_synced(costed, &mut counted.forwards);
-        self.synced_forwards = counted
-            .forwards
-            .values()
-            .flatten()
-            .filter(|(_, synced)| *synced)
-            .count() as u64;
+        let run = &costed.run;
+        let mut all = Sign::NONE;
+        let mut optimizers: FxHashMap<ThreadId, Vec<Span>> = FxHashMap::default();
+        // Starts of DDP's forward passes, and whether a gradient reduction followed.
+        let mut forwards: FxHashMap<ProcessId, Vec<(i64, bool)>> = FxHashMap::default();
+        for range in &run.profile.ranges {
+            let sign = signs.get(range.text);
+            all = all.and(sign);
+            self.gloo_calls += u64::from(sign.has(Sign::GLOO));
+            if sign.has(Sign::UNUSED_SEARCH) {
+                self.unused_searches += 1;
+                self.unused_search_ns += range.span.ns() as f64;
+            }
+            if sign.has(Sign::OPTIMIZER) {
+                optimizers.entry(range.thread).or_default().push(range.span);
+            }
+            if sign.has(Sign::DDP_FORWARD)
+                && let Some(thread) = run.profile.threads.get(range.thread.idx())
+            {
+                let list = forwards.entry(thread.process).or_default();
+                list.push((range.span.start, false));
+            }
+        }
+        self.data_parallel = all.has(Sign::DATA_PARALLEL);
+        self.fsdp = all.has(Sign::FSDP);
+        self.ddp = !forwards.is_empty();
+        self.optimizer_steps = optimizers.into_values().map(outermost).sum();
+        mark_synced(costed, &mut forwards);
+        let forwards = forwards.values().flatten();
+        self.synced_forwards = forwards.filter(|(_, synced)| *synced).count() as u64;
     }
 
     fn count_regions(&mut self, run: &Run, signs: &Signs) {
@@ -521,184 +417,68 @@ fn region(text: &str) -> Option<(u64, u64)> {
     Some((frame.parse().ok()?, compilation.parse().ok()?))
 }
 
-fn of_compiled(t: &super::FactTable<'_>, value: Option<u64>) -> Answer {
-    if t.framework.compiled {
-        Answer::maybe(value, Answer::int)
-    } else {
-        Answer::DoesNotApply
-    }
+fn of_compiled(t: &FactTable<'_>, value: Option<u64>) -> Answer {
+    Answer::or_silent(t.framework.compiled.then_some(value))
 }
 
 /// Whether something was seen; unknown where nothing would show it.
-fn seen(t: &super::FactTable<'_>, found: bool) -> Answer {
-    Answer::maybe(
-        (found || t.framework.recorded).then_some(found),
-        Answer::flag,
-    )
+fn seen(t: &FactTable<'_>, found: bool) -> Option<bool> {
+    (found || t.framework.recorded).then_some(found)
 }
 
-fn share_of_kernels(t: &super::FactTable<'_>, ns: f64) -> Answer {
-    Answer::share(ns, t.sums.kernel_ns)
-}
-
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.data_parallel",
-        Bool,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "Forward passes of `nn.DataParallel` were seen",
-        |t| seen(t, t.framework.data_parallel)
-    ),
-    fact!(
-        "run.ddp",
-        Bool,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "Forward passes of DistributedDataParallel were seen",
-        |t| seen(t, t.framework.ddp)
-    ),
-    fact!(
-        "run.fsdp",
-        Bool,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "Ranges of fully sharded data parallelism were seen",
-        |t| seen(t, t.framework.fsdp)
-    ),
-    fact!(
-        "run.distributed",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "One of several processes, as far as collectives, wrappers or a rank in the file say",
-        |t| Answer::flag(
-            t.framework.ddp
-                || t.framework.fsdp
-                || t.framework.gloo_calls > 0
-                || t.sums.comm_kernel_ns > 0.0
-                || t.processes > 1
-                || t.costed
-                    .run
-                    .profile
-                    .processes
-                    .iter()
-                    .any(|p| p.rank.is_some())
-        )
-    ),
-    fact!(
-        "run.gloo_calls",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Collectives of the gloo backend, which run on the CPU",
-        |t| Answer::int(t.framework.gloo_calls)
-    ),
-    fact!(
-        "run.compiled_frames",
-        Int,
-        "",
-        &[],
-        COMPILE_IDS,
-        "Different functions compiled by torch.compile that ran; graph breaks split one into several; silent without torch.compile",
-        |t| of_compiled(t, t.framework.compiled_frames)
-    ),
-    fact!(
-        "run.recompilations",
-        Int,
-        "",
-        &[],
-        COMPILE_IDS,
-        "How often the most recompiled function had been compiled anew; silent without torch.compile",
-        |t| of_compiled(t, t.framework.recompilations)
-    ),
-    fact!(
-        "run.compiled_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time launched inside code that torch.compile made",
-        |t| share_of_kernels(t, t.framework.compiled_ns)
-    ),
-    fact!(
-        "run.compiled_model_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "`run.compiled_share` of forward and backward work only, without the optimizer and collectives",
-        |t| Answer::share(t.framework.compiled_model_ns, t.framework.model_ns)
-    ),
-    fact!(
-        "run.unused_parameter_searches",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "How often DDP searched the graph for parameters without a gradient, which it does for `find_unused_parameters=True`",
-        |t| Answer::int(t.framework.unused_searches)
-    ),
-    fact!(
-        "run.unused_parameter_search_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Host time in `run.unused_parameter_searches`",
-        |t| Answer::double(t.framework.unused_search_ns)
-    ),
-    fact!(
-        "run.bucket_copy_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of GPU busy time in DDP copying reduced buckets back into gradients",
-        |t| Answer::share(t.framework.bucket_copy_ns, t.totals.gpu_busy_ns)
-    ),
-    fact!(
-        "run.bucket_copy_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Time of kernels and copies in which DDP copies reduced buckets back into gradients",
-        |t| Answer::double(t.framework.bucket_copy_ns)
-    ),
-    fact!(
-        "run.optimizer_steps",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Optimizer steps seen by their ranges, one inside another not counted; 0 when nothing records them",
-        |t| Answer::int(t.framework.optimizer_steps)
-    ),
-    fact!(
-        "run.optimizers",
-        Strings,
-        "",
-        &[],
-        NOTHING,
-        "Class names of the optimizers whose steps have ranges, such as `AdamW`; empty when nothing records them",
-        |t| Answer::Value(Value::Strings(Arc::clone(&t.framework.optimizers)))
-    ),
-    fact!(
-        "run.synced_forwards",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "DDP forward passes after which gradients were reduced before the next one began; reductions of statistics and losses do not count where sizes tell them apart",
-        |t| Answer::int(t.framework.synced_forwards)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// Forward passes of `nn.DataParallel` were seen
+    "run.data_parallel": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.data_parallel),
+    /// Forward passes of DistributedDataParallel were seen
+    "run.ddp": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.ddp),
+    /// Ranges of fully sharded data parallelism were seen
+    "run.fsdp": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.fsdp),
+    /// One of several processes, as far as collectives, wrappers or a rank in the file say
+    "run.distributed": BOOL => |t| {
+        t.framework.ddp
+            || t.framework.fsdp
+            || t.framework.gloo_calls > 0
+            || t.sums.comm_kernel_ns > 0.0
+            || t.processes > 1
+            || t.costed
+                .run
+                .profile
+                .processes
+                .iter()
+                .any(|p| p.rank.is_some())
+    },
+    /// Collectives of the gloo backend, which run on the CPU
+    "run.gloo_calls": INT => |t| t.framework.gloo_calls,
+    /// Different functions compiled by torch.compile that ran; graph breaks split one into several; silent
+    /// without torch.compile
+    "run.compiled_frames": INT needs COMPILE_IDS =>
+        |t| of_compiled(t, t.framework.compiled_frames),
+    /// How often the most recompiled function had been compiled anew; silent without torch.compile
+    "run.recompilations": INT needs COMPILE_IDS => |t| of_compiled(t, t.framework.recompilations),
+    /// Share of kernel time launched inside code that torch.compile made
+    "run.compiled_share": DOUBLE => |t| Answer::share(t.framework.compiled_ns, t.sums.kernel_ns),
+    /// `run.compiled_share` of forward and backward work only, without the optimizer and collectives
+    "run.compiled_model_share": DOUBLE =>
+        |t| Answer::share(t.framework.compiled_model_ns, t.framework.model_ns),
+    /// How often DDP searched the graph for parameters without a gradient, which it does for
+    /// `find_unused_parameters=True`
+    "run.unused_parameter_searches": INT => |t| t.framework.unused_searches,
+    /// Host time in `run.unused_parameter_searches`
+    "run.unused_parameter_search_ns": DOUBLE => |t| t.framework.unused_search_ns,
+    /// Share of GPU busy time in DDP copying reduced buckets back into gradients
+    "run.bucket_copy_share": DOUBLE =>
+        |t| Answer::share(t.framework.bucket_copy_ns, t.totals.gpu_busy_ns),
+    /// Time of kernels and copies in which DDP copies reduced buckets back into gradients
+    "run.bucket_copy_ns": DOUBLE => |t| t.framework.bucket_copy_ns,
+    /// Optimizer steps seen by their ranges, one inside another not counted; 0 when nothing records them
+    "run.optimizer_steps": INT => |t| t.framework.optimizer_steps,
+    /// Class names of the optimizers whose steps have ranges, such as `AdamW`; empty when nothing records
+    /// them
+    "run.optimizers": STRINGS => |t| Arc::clone(&t.framework.optimizers),
+    /// DDP forward passes after which gradients were reduced before the next one began; reductions of
+    /// statistics and losses do not count where sizes tell them apart
+    "run.synced_forwards": INT => |t| t.framework.synced_forwards,
+};
 
 #[cfg(test)]
 mod tests {

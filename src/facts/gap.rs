@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
-use super::{Answer, Entry, FactTable, LongGap, Subject, Value, fact, median};
+use super::{Answer, Entry, FactTable, LongGap, Subject, facts, median};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{
     Activity, DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId,
@@ -133,30 +133,18 @@ impl Lengths {
         if other.longest > self.longest {
             (self.longest, self.longest_before) = (other.longest, other.longest_before);
         }
-        for (name, ns) in other.blamed {
-            *self.blamed.entry(name).or_default() += ns;
-        }
-        for (range, ns) in other.before {
-            *self.before.entry(range).or_default() += ns;
-        }
-        for (calls, ns) in other.short_calls {
-            *self.short_calls.entry(calls).or_default() += ns;
-        }
+        merge(&mut self.blamed, other.blamed);
+        merge(&mut self.before, other.before);
+        merge(&mut self.short_calls, other.short_calls);
         self.before_copy += other.before_copy;
         self.copy += other.copy;
         self.at_end += other.at_end;
         self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
         self.first_calls += other.first_calls;
-        for (step, ns) in other.steps {
-            *self.steps.entry(step).or_default() += ns;
-        }
-        for (op, ns) in other.around {
-            *self.around.entry(op).or_default() += ns;
-        }
-        for (op, ns) in other.outer {
-            *self.outer.entry(op).or_default() += ns;
-        }
+        merge(&mut self.steps, other.steps);
+        merge(&mut self.around, other.around);
+        merge(&mut self.outer, other.outer);
     }
 
     /// The plain names of the operators around nearly all of the time.
@@ -169,6 +157,12 @@ impl Lengths {
         names.sort_unstable();
         names.dedup();
         names.into_iter().map(Arc::from).collect()
+    }
+}
+
+fn merge<K: Eq + Hash>(times: &mut FxHashMap<K, i64>, others: FxHashMap<K, i64>) {
+    for (key, ns) in others {
+        *times.entry(key).or_default() += ns;
     }
 }
 
@@ -203,10 +197,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
     let copies = CopiesBehind::of(run);
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
-        let mut rows: FxHashMap<Key, usize> = FxHashMap::default();
-        let mut lengths: Vec<(Key, Lengths)> = Vec::new();
-        // Most gaps are of the same group as the one before.
-        let mut last: Option<(Key, usize)> = None;
+        let mut by_key: FxHashMap<Key, Lengths> = FxHashMap::default();
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
             let host = run.host.gaps.get(&(row, at));
@@ -226,18 +217,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
                 loader: (gap.cause == GapCause::DataLoading)
                     .then(|| loaders.kind(run, device, gap)),
             };
-            let key = (gap.cause, blamed);
-            let row = match last {
-                Some((before, row)) if before == key => row,
-                _ => *rows.entry(key).or_insert_with(|| {
-                    lengths.push((key, Lengths::default()));
-                    lengths.len() - 1
-                }),
-            };
-            last = Some((key, row));
-            let Some((_, lengths)) = lengths.get_mut(row) else {
-                continue;
-            };
+            let lengths = by_key.entry((gap.cause, blamed)).or_default();
             lengths.gaps.push(gap.reliable_ns);
             if gap.span.ns() > lengths.longest {
                 (lengths.longest, lengths.longest_before) = (gap.span.ns(), gap.next);
@@ -281,7 +261,7 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
             }
         }
         let mut by_cause: BTreeMap<GapCause, BTreeMap<Blamed, Lengths>> = BTreeMap::new();
-        for ((cause, blamed), lengths) in lengths {
+        for ((cause, blamed), lengths) in by_key {
             by_cause.entry(cause).or_default().insert(blamed, lengths);
         }
         for (cause, by_op) in by_cause {
@@ -531,227 +511,75 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
     ENTRIES.iter().chain(host_time::ENTRIES)
 }
 
-const ENTRIES: &[Entry<Gaps>] = &[
-    fact!(
-        "gap.cause",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "`profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`, `slow_launch`, `host_late`, `host_busy`, `waiting` or `unknown`",
-        |g| Answer::word(g.group.cause.name())
-    ),
-    fact!(
-        "gap.device",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "CUDA ordinal of the idle device",
-        |g| Answer::int(u64::from(g.group.ordinal))
-    ),
-    fact!(
-        "gap.count",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Idle intervals that recording overhead cannot explain",
-        |g| { Answer::int(g.group.count) }
-    ),
-    fact!(
-        "gap.time_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Idle time that recording overhead cannot explain, summed",
-        |g| Answer::double(g.group.time_ns)
-    ),
-    fact!(
-        "gap.longest_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Longest idle interval, as measured",
-        |g| Answer::double(g.group.longest_ns)
-    ),
-    fact!(
-        "gap.longest_before",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operator whose kernel ended the longest idle interval: `aten::nonzero`",
-        |g| Answer::or_silent(
-            (g.group.longest_before).and_then(|kernel| op_of(&g.table.costed.run, kernel)),
-            |op| Answer::word(&op.display())
-        )
-    ),
-    fact!(
-        "gap.longest_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "The longest idle interval as a share of `gap.time_ns`, both without what recording explains",
-        |g| Answer::share(g.group.longest_counted_ns, g.group.time_ns)
-    ),
-    fact!(
-        "gap.median_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Median idle interval",
-        |g| Answer::double(g.group.median_ns)
-    ),
-    fact!(
-        "gap.first_call_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of its time in pauses of a millisecond or more inside the first call of an operator with its arguments, which takes ten times as long as later ones: libraries choose and load their kernels then",
-        |g| Answer::share(g.group.first_calls_ns, g.group.time_ns)
-    ),
-    fact!(
-        "gap.in_one_step",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "One of three or more analyzed steps holds two thirds of the idle time or more: it does not happen in each step",
-        |g| Answer::flag(g.group.in_one_step)
-    ),
-    fact!(
-        "gap.window_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Idle time as a share of its device's window",
-        |g| Answer::share(g.group.time_ns, g.group.window_ns)
-    ),
-    fact!(
-        "gap.api",
-        Str,
-        "",
-        &[],
-        API,
-        "The host call that caused most of the idle time",
-        |g| Answer::maybe_word(g.group.api.map(|id| g.table.costed.run.profile.text(id)))
-    ),
-    fact!(
-        "gap.op_name",
-        Str,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "The operator around `gap.api`, without namespace and underscores: `item`, `local_scalar_dense`, `nonzero`, `copy`",
-        |g| Answer::maybe_word(
-            op(g).map(|op| { plain_name(op.rsplit("::").next().unwrap_or(op)) })
-        )
-    ),
-    fact!(
-        "gap.op",
-        Str,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "The operator around `gap.api` as the profile spells it; for `host_busy` and `data_loading` the innermost function or range in which the host spent most of the interval, a Python function as `name (folder/file.py:line)`",
-        |g| Answer::maybe_word(op(g).map(readable_name).as_deref())
-    ),
-    fact!(
-        "gap.outer_op",
-        Str,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "The outermost operator around `gap.api` as the profile spells it: the one that the program called",
-        |g| Answer::maybe_word((g.group.outer_op).map(|id| g.table.costed.run.profile.text(id)))
-    ),
-    fact!(
-        "gap.enclosing_ops",
-        Strings,
-        "",
-        &[],
-        NOTHING,
-        "The operators around `gap.api` in nine tenths of the time, plainly spelled: `item`, `repeat_interleave`; compiled code as `torch_compiled`",
-        |g| Answer::Value(Value::Strings(Arc::clone(&g.group.inside)))
-    ),
-    fact!(
-        "gap.loader",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "For `data_loading`: `single_process` (a DataLoader without workers), `multi_process`, or `other`",
-        |g| Answer::or_silent(g.group.loader.map(Loader::name), Answer::word)
-    ),
-    fact!(
-        "gap.before",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "For `host_busy` and `data_loading`: the range of the program that the host entered right after most of the time",
-        |g| Answer::or_silent(
-            g.group.before.map(|id| g.table.costed.run.profile.text(id)),
-            Answer::word
-        )
-    ),
-    fact!(
-        "gap.before_copy",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time",
-        |g| Answer::flag(g.group.before_copy)
-    ),
-    fact!(
-        "gap.copy_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "For `host_busy` and `data_loading`: the copies from host memory that ended the intervals, as far as no kernel ran beside them. Advice that removes these copies adds it to what it saves of the idle time",
-        |g| Answer::double(g.group.copy_ns)
-    ),
-    fact!(
-        "gap.short_calls",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "For `host_busy` and `data_loading`: what the host called many times inside `gap.op` in most of the time, each time shortly; a Python function as `name (folder/file.py:line)`",
-        |g| Answer::or_silent(
-            (g.group.short_calls).map(|id| readable_name(g.table.costed.run.profile.text(id))),
-            |name| Answer::word(&name)
-        )
-    ),
-    fact!(
-        "gap.at_end",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "No work followed most of the time: the last step ends with it",
-        |g| Answer::flag(g.group.at_end)
-    ),
-    fact!(
-        "gap.beside_model_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Part of `gap.time_ns` that ended with a kernel of a collective or of the optimizer, which a CUDA graph of the model leaves as they are",
-        |g| Answer::double(g.group.beside_model_ns)
-    ),
-];
+const ENTRIES: &[Entry<Gaps>] = facts! {
+    /// `profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`,
+    /// `slow_launch`, `host_late`, `host_busy`, `waiting` or `unknown`
+    "gap.cause": STR => |g| g.group.cause.name(),
+    /// CUDA ordinal of the idle device
+    "gap.device": INT => |g| g.group.ordinal,
+    /// Idle intervals that recording overhead cannot explain
+    "gap.count": INT => |g| g.group.count,
+    /// Idle time that recording overhead cannot explain, summed
+    "gap.time_ns": DOUBLE => |g| g.group.time_ns,
+    /// Longest idle interval, as measured
+    "gap.longest_ns": DOUBLE => |g| g.group.longest_ns,
+    /// The operator whose kernel ended the longest idle interval: `aten::nonzero`
+    "gap.longest_before": STR => |g| {
+        let kernel = g.group.longest_before;
+        let op = kernel.and_then(|kernel| op_of(&g.table.costed.run, kernel));
+        Answer::or_silent(op.map(OpName::display))
+    },
+    /// The longest idle interval as a share of `gap.time_ns`, both without what recording explains
+    "gap.longest_share": DOUBLE => |g| Answer::share(g.group.longest_counted_ns, g.group.time_ns),
+    /// Median idle interval
+    "gap.median_ns": DOUBLE => |g| g.group.median_ns,
+    /// Share of its time in pauses of a millisecond or more inside the first call of an operator with its
+    /// arguments, which takes ten times as long as later ones: libraries choose and load their kernels then
+    "gap.first_call_share": DOUBLE => |g| Answer::share(g.group.first_calls_ns, g.group.time_ns),
+    /// One of three or more analyzed steps holds two thirds of the idle time or more: it does not happen in
+    /// each step
+    "gap.in_one_step": BOOL => |g| g.group.in_one_step,
+    /// Idle time as a share of its device's window
+    "gap.window_share": DOUBLE => |g| Answer::share(g.group.time_ns, g.group.window_ns),
+    /// The host call that caused most of the idle time
+    "gap.api": STR needs API => |g| g.group.api.map(|id| g.table.text(id)),
+    /// The operator around `gap.api`, without namespace and underscores: `item`, `local_scalar_dense`,
+    /// `nonzero`, `copy`
+    "gap.op_name": STR needs RANGES_OF_OPS =>
+        |g| op(g).map(|op| plain_name(op.rsplit("::").next().unwrap_or(op))),
+    /// The operator around `gap.api` as the profile spells it; for `host_busy` and `data_loading` the
+    /// innermost function or range in which the host spent most of the interval, a Python function as `name
+    /// (folder/file.py:line)`
+    "gap.op": STR needs RANGES_OF_OPS => |g| op(g).map(readable_name).as_deref(),
+    /// The outermost operator around `gap.api` as the profile spells it: the one that the program called
+    "gap.outer_op": STR needs RANGES_OF_OPS => |g| g.group.outer_op.map(|id| g.table.text(id)),
+    /// The operators around `gap.api` in nine tenths of the time, plainly spelled: `item`,
+    /// `repeat_interleave`; compiled code as `torch_compiled`
+    "gap.enclosing_ops": STRINGS => |g| Arc::clone(&g.group.inside),
+    /// For `data_loading`: `single_process` (a DataLoader without workers), `multi_process`, or `other`
+    "gap.loader": STR => |g| Answer::or_silent(g.group.loader.map(Loader::name)),
+    /// For `host_busy` and `data_loading`: the range of the program that the host entered right after most
+    /// of the time
+    "gap.before": STR => |g| Answer::or_silent(g.group.before.map(|id| g.table.text(id))),
+    /// For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time
+    "gap.before_copy": BOOL => |g| g.group.before_copy,
+    /// For `host_busy` and `data_loading`: the copies from host memory that ended the intervals, as far as
+    /// no kernel ran beside them. Advice that removes these copies adds it to what it saves of the idle
+    /// time
+    "gap.copy_ns": DOUBLE => |g| g.group.copy_ns,
+    /// For `host_busy` and `data_loading`: what the host called many times inside `gap.op` in most of the
+    /// time, each time shortly; a Python function as `name (folder/file.py:line)`
+    "gap.short_calls": STR => |g| {
+        let calls = g.group.short_calls.map(|id| readable_name(g.table.text(id)));
+        Answer::or_silent(calls.as_deref())
+    },
+    /// No work followed most of the time: the last step ends with it
+    "gap.at_end": BOOL => |g| g.group.at_end,
+    /// Part of `gap.time_ns` that ended with a kernel of a collective or of the optimizer, which a CUDA
+    /// graph of the model leaves as they are
+    "gap.beside_model_ns": DOUBLE => |g| g.group.beside_model_ns,
+};
 
 fn op<'a>(g: &GapScope<'a>) -> Option<&'a str> {
-    g.group.op.map(|id| g.table.costed.run.profile.text(id))
+    g.group.op.map(|id| g.table.text(id))
 }

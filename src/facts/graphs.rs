@@ -1,62 +1,21 @@
 //! Facts of the CUDA graphs that the program launches.
 
 use super::run::{Runs, devices, missing_share};
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::correlate::WithoutOperator;
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.graph_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time inside whole-graph records, whose kernels are not in the file",
-        |t| Answer::double(devices(t, |d| d.graph_ns))
-    ),
-    fact!(
-        "run.graph_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of busy time inside whole-graph records",
-        |t| Answer::share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns)
-    ),
-    fact!(
-        "run.graph_records",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Whole-graph records in the file",
-        |t| Answer::int(t.costed.run.profile.graphs.len() as u64)
-    ),
-    fact!(
-        "run.graph_launches",
-        Int,
-        "",
-        &[],
-        API,
-        "Graph launch calls",
-        |t| Answer::int(t.sums.graph_launches)
-    ),
-    fact!(
-        "run.graph_replay_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time launched by replaying a CUDA graph",
-        |t| Answer::share(t.sums.replayed_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.unnamed_replay_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time launched by replaying a CUDA graph, in kernels whose operator is not known",
-        |t| missing_share(t, &[WithoutOperator::GraphReplay])
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// GPU time inside whole-graph records, whose kernels are not in the file
+    "run.graph_ns": DOUBLE => |t| devices(t, |d| d.graph_ns),
+    /// Share of busy time inside whole-graph records
+    "run.graph_share": DOUBLE =>
+        |t| Answer::share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns),
+    /// Whole-graph records in the file
+    "run.graph_records": INT => |t| t.costed.run.profile.graphs.len() as u64,
+    /// Graph launch calls
+    "run.graph_launches": INT needs API => |t| t.sums.graph_launches,
+    /// Share of kernel time launched by replaying a CUDA graph
+    "run.graph_replay_share": DOUBLE => |t| Answer::share(t.sums.replayed_ns, t.sums.kernel_ns),
+    /// Share of kernel time launched by replaying a CUDA graph, in kernels whose operator is not known
+    "run.unnamed_replay_share": DOUBLE => |t| missing_share(t, &[WithoutOperator::GraphReplay]),
+};

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::copy::most;
 use super::gap::{operators_around, operators_around_captures};
 use super::run::Runs;
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::correlate::{Run, is_profilers_own, waited_share};
 use crate::profile::{
     ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryKind, MemorySet, ProcessId,
@@ -153,24 +153,16 @@ fn overlaps(span: Span, window: Span) -> bool {
 
 /// The union of the profiler's own records over the window; `None` where the file has none.
 fn overhead_share(run: &Run, window: Span) -> Option<f64> {
-    let mut spans: Vec<Span> = run
-        .profile
-        .overheads
+    let records = &run.profile.overheads;
+    if records.is_empty() || window.ns() == 0 {
+        return None;
+    }
+    let own = records
         .iter()
         .filter(|o| is_profilers_own(run.profile.text(o.name)))
         .map(|o| o.span.clip(window))
-        .filter(|span| span.ns() > 0)
-        .collect();
-    if run.profile.overheads.is_empty() || window.ns() == 0 {
-        return None;
-    }
-    spans.sort_unstable();
-    let (mut sum, mut until) = (0_i64, i64::MIN);
-    for span in spans {
-        sum = sum.saturating_add(span.end.saturating_sub(span.start.max(until)).max(0));
-        until = until.max(span.end);
-    }
-    Some(sum as f64 / window.ns() as f64)
+        .filter(|span| span.ns() > 0);
+    Some(Span::union_ns(own.collect()) as f64 / window.ns() as f64)
 }
 
 /// Smaller copies are read-backs of a number, not data.
@@ -228,110 +220,38 @@ fn round_trips(run: &Run, window: Span) -> RoundTrips {
     sum
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.overhead_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window in which the profiler recorded work of its own; silent where the file has no such records",
-        |t| Answer::or_silent(t.host.overhead_share, Answer::double)
-    ),
-    fact!(
-        "run.blocking_launch_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernels above 20 us that had ended when their launch call returned; silent for fewer than 50",
-        |t| Answer::or_silent(t.host.waited_share, Answer::double)
-    ),
-    fact!(
-        "run.device_frees",
-        Int,
-        "",
-        &[],
-        API,
-        "Analyzed calls that give device memory back to the driver and wait for the GPU: `cudaFree`, `hipFree`",
-        |t| Answer::maybe(t.host.frees, Answer::int)
-    ),
-    fact!(
-        "run.memsets",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Memsets inside the window",
-        |t| Answer::int(t.host.sets)
-    ),
-    fact!(
-        "run.memset_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of memsets, summed",
-        |t| Answer::double(t.host.set_ns)
-    ),
-    fact!(
-        "run.memset_op",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operator that the program called for more than half of the time of memsets, as the profile spells it; silent outside operators",
-        |t| {
-            let run = &t.costed.run;
-            Answer::or_silent(memset_op(run).map(|id| run.profile.text(id)), Answer::word)
-        }
-    ),
-    fact!(
-        "run.blocking_memsets",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Synchronous memsets of pinned or managed memory, for which the host waits",
-        |t| Answer::int(t.host.blocking_sets)
-    ),
-    fact!(
-        "run.blocking_memset_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Host time in the calls counted by `run.blocking_memsets`",
-        |t| Answer::double(t.host.blocking_set_ns)
-    ),
-    fact!(
-        "run.round_trips",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Copies to the host of 1 KiB or more that a copy of the same size to the device followed, for sizes that do so as a rule and three times at least",
-        |t| Answer::int(t.host.round_trips.count)
-    ),
-    fact!(
-        "run.round_trip_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Bytes copied in `run.round_trips`, counted one way",
-        |t| Answer::double(t.host.round_trips.bytes)
-    ),
-    fact!(
-        "run.round_trip_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Copy time of the sizes of `run.round_trips`, both ways",
-        |t| Answer::double(t.host.round_trips.ns)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// Share of the window in which the profiler recorded work of its own; silent where the file has no
+    /// such records
+    "run.overhead_share": DOUBLE => |t| Answer::or_silent(t.host.overhead_share),
+    /// Share of kernels above 20 us that had ended when their launch call returned; silent for fewer than
+    /// 50
+    "run.blocking_launch_share": DOUBLE => |t| Answer::or_silent(t.host.waited_share),
+    /// Analyzed calls that give device memory back to the driver and wait for the GPU: `cudaFree`,
+    /// `hipFree`
+    "run.device_frees": INT needs API => |t| t.host.frees,
+    /// Memsets inside the window
+    "run.memsets": INT => |t| t.host.sets,
+    /// GPU time of memsets, summed
+    "run.memset_ns": DOUBLE => |t| t.host.set_ns,
+    /// The operator that the program called for more than half of the time of memsets, as the profile
+    /// spells it; silent outside operators
+    "run.memset_op": STR => |t| {
+        let run = &t.costed.run;
+        Answer::or_silent(memset_op(run).map(|id| run.profile.text(id)))
+    },
+    /// Synchronous memsets of pinned or managed memory, for which the host waits
+    "run.blocking_memsets": INT => |t| t.host.blocking_sets,
+    /// Host time in the calls counted by `run.blocking_memsets`
+    "run.blocking_memset_ns": DOUBLE => |t| t.host.blocking_set_ns,
+    /// Copies to the host of 1 KiB or more that a copy of the same size to the device followed, for sizes
+    /// that do so as a rule and three times at least
+    "run.round_trips": INT => |t| t.host.round_trips.count,
+    /// Bytes copied in `run.round_trips`, counted one way
+    "run.round_trip_bytes": DOUBLE => |t| t.host.round_trips.bytes,
+    /// Copy time of the sizes of `run.round_trips`, both ways
+    "run.round_trip_ns": DOUBLE => |t| t.host.round_trips.ns,
+};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -2,10 +2,10 @@
 
 use super::message::message_of;
 use super::site::SiteScope;
-use super::{Answer, Entry, Subject, fact};
+use super::{Answer, Entry, Subject, facts};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
-use crate::cost::{DecodedName, Family, TensorCore};
+use crate::cost::{DecodedName, Family};
 use crate::gpu::{Gpu, Vendor};
 use crate::profile::LaunchConfig;
 use crate::profile::collective_in;
@@ -58,16 +58,12 @@ impl KernelScope<'_> {
         Some(&self.site.table.costed.gpu.as_ref()?.gpu)
     }
 
-    fn is_amd(&self) -> bool {
-        self.gpu().is_some_and(|gpu| gpu.vendor == Vendor::Amd)
-    }
-
     /// The answer for a value derived from the number of resident blocks. ROCm's profiler records
     /// neither registers nor LDS of a kernel, so for AMD GPUs the fact does not apply.
-    fn resident<T>(&self, value: Option<T>, wrap: fn(T) -> Answer) -> Answer {
-        match value {
-            None if self.is_amd() => Answer::DoesNotApply,
-            value => Answer::maybe(value, wrap),
+    fn resident(&self, value: Option<impl Into<Answer>>) -> Answer {
+        match self.gpu() {
+            Some(gpu) if gpu.vendor == Vendor::Amd => Answer::or_silent(value),
+            _ => Answer::from(value),
         }
     }
 
@@ -190,382 +186,110 @@ fn collective(kernel: &KernelScope<'_>) -> Option<&'static str> {
     )
 }
 
-pub(super) const ENTRIES: &[Entry<Kernels>] = &[
-    fact!(
-        "kernel.name",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Base name, template arguments cut",
-        |k| Answer::word(&k.name.base)
-    ),
-    fact!(
-        "kernel.function",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Its name without namespaces, as `ncu --kernel-name` matches it",
-        |k| {
-            let base = k.name.base.as_str();
-            Answer::word(base.rsplit("::").next().unwrap_or(base))
-        }
-    ),
-    fact!(
-        "kernel.wraps",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The type of the program that a generic function of a library runs, as `Mine` of `cutlass::device_kernel<Mine>`: `kernel.function` alone does not tell such kernels apart",
-        |k| Answer::or_silent(k.name.wraps.as_deref(), Answer::word)
-    ),
-    fact!("kernel.label", Str, "", &[], NOTHING, "Short label", |k| {
-        Answer::word(&k.name.label)
-    }),
-    fact!(
-        "kernel.family",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "What kind of work its name says; a copy between tensors of different types is a `cast`",
-        |k| Answer::word(k.family().name())
-    ),
-    fact!("kernel.count", Int, "", &[], NOTHING, "Executions", |k| {
-        Answer::int(u64::from(k.kernel.count))
-    }),
-    fact!(
-        "kernel.time_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time, summed over executions",
-        |k| Answer::double(k.kernel.time_ns as f64)
-    ),
-    fact!(
-        "kernel.transfer_ns",
-        Double,
-        "ns",
-        &[Family::Communication],
-        NOTHING,
-        "What its executions would take if each were as fast as the fastest, or as the fastest call of its kind with a message of that size or a larger one: the time without waiting for other ranks",
-        |k| Answer::double(transfer(k).0 as f64 * f64::from(k.kernel.count))
-    ),
-    fact!(
-        "kernel.sure_transfer_ns",
-        Double,
-        "ns",
-        &[Family::Communication],
-        NOTHING,
-        "`kernel.transfer_ns`, or 0 where it rests on fewer than 5 calls: each of so few may have waited for other ranks",
-        |k| {
-            let (ns, calls) = transfer(k);
-            let known = if calls >= ENOUGH_CALLS { ns } else { 0 };
-            Answer::double(known as f64 * f64::from(k.kernel.count))
-        }
-    ),
-    fact!(
-        "kernel.exposed_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "The part of its time during which nothing else ran on the device",
-        |k| Answer::double(k.kernel.exposed_ns as f64)
-    ),
-    fact!(
-        "kernel.mean_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Mean duration of an execution",
-        |k| Answer::double(k.kernel.time_ns as f64 / f64::from(k.kernel.count.max(1)))
-    ),
-    fact!(
-        "kernel.min_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Shortest execution",
-        |k| Answer::double(k.kernel.min_ns as f64)
-    ),
-    fact!(
-        "kernel.max_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Longest execution",
-        |k| Answer::double(k.kernel.max_ns as f64)
-    ),
-    fact!(
-        "kernel.gpu_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Its share of GPU busy time",
-        |k| Answer::double((k.kernel.time_ns as f64 / k.site.table.totals.gpu_busy_ns).min(1.0))
-    ),
-    fact!(
-        "kernel.label_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "The share of GPU busy time of all kernels with its label",
-        |k| {
-            let table = k.site.table;
-            let all = table.labels.get(k.name.label.as_str()).copied();
-            Answer::double((all.unwrap_or(0.0) / table.totals.gpu_busy_ns).min(1.0))
-        }
-    ),
-    fact!(
-        "kernel.is_largest",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "No other label has kernels that take more of the GPU's busy time",
-        |k| {
-            let labels = &k.site.table.labels;
-            let own = labels.get(k.name.label.as_str()).copied().unwrap_or(0.0);
-            Answer::flag(labels.values().all(|other| *other <= own))
-        }
-    ),
-    fact!(
-        "kernel.dtype",
-        Str,
-        "",
-        &[],
-        KERNEL_NAME,
-        "Type of the math by its name",
-        |k| Answer::maybe_word(k.name.dtype.map(DType::name))
-    ),
-    fact!(
-        "kernel.tensor_core",
-        Bool,
-        "",
-        Family::MATH,
-        KERNEL_NAME,
-        "It runs on Tensor Cores",
-        |k| match k.name.tensor_core {
-            TensorCore::Yes => Answer::flag(true),
-            TensorCore::No => Answer::flag(false),
-            TensorCore::Unknown => Answer::Absent,
-        }
-    ),
-    fact!(
-        "kernel.align",
-        Int,
-        "elements",
-        &[],
-        NOTHING,
-        "Element alignment it was built for; silent for names that carry none",
-        |k| Answer::or_silent(k.name.align.map(u64::from), Answer::int)
-    ),
-    fact!(
-        "kernel.layout",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Operand layout letters in its name; silent without",
-        |k| {
-            k.name
-                .layout
-                .as_deref()
-                .map_or(Answer::DoesNotApply, Answer::word)
-        }
-    ),
-    fact!(
-        "kernel.tile_m",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Rows of its thread block tile; silent for names that carry none",
-        |k| Answer::or_silent(k.name.tile.map(|t| u64::from(t.0)), Answer::int)
-    ),
-    fact!(
-        "kernel.tile_n",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Columns of its thread block tile; silent for names that carry none",
-        |k| Answer::or_silent(k.name.tile.map(|t| u64::from(t.1)), Answer::int)
-    ),
-    fact!(
-        "kernel.arch_cc",
-        Double,
-        "",
-        &[],
-        NOTHING,
-        "Compute capability in its name; silent for names that carry none",
-        |k| {
-            Answer::or_silent(
-                k.name.arch.map(|a| f64::from(a.0) + f64::from(a.1) / 10.0),
-                Answer::double,
-            )
-        }
-    ),
-    fact!(
-        "kernel.split_k",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "It splits the inner dimension over blocks",
-        |k| Answer::flag(k.name.split_k)
-    ),
-    fact!(
-        "kernel.persistent",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Its grid says nothing about parallelism: persistent, stream-K or communication",
-        |k| Answer::flag(k.name.persistent)
-    ),
-    fact!(
-        "kernel.causal",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Attention with a causal mask, by its name; silent for names that do not tell",
-        |k| Answer::or_silent(k.name.causal, Answer::flag)
-    ),
-    fact!(
-        "kernel.helper",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "It does no math of its own",
-        |k| Answer::flag(k.name.helper)
-    ),
-    fact!(
-        "kernel.strided",
-        Bool,
-        "",
-        &[],
-        KERNEL_NAME,
-        "It reads or writes strided or broadcast memory",
-        |k| Answer::maybe(k.name.strided, Answer::flag)
-    ),
-    fact!(
-        "kernel.triton",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Compiled by Triton",
-        |k| Answer::flag(k.name.triton)
-    ),
-    fact!(
-        "kernel.collective",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Which collective: `all_reduce`, ..., by the kernel's name, or by the operator where old releases of NCCL give all kernels one name; silent for other kernels",
-        |k| collective(k).map_or(Answer::DoesNotApply, Answer::word)
-    ),
-    fact!(
-        "kernel.blocks",
-        Int,
-        "",
-        &[],
-        LAUNCH_CONFIG,
-        "Thread blocks in the grid",
-        |k| Answer::maybe(k.known_config().map(LaunchConfig::blocks), Answer::int)
-    ),
-    fact!(
-        "kernel.threads",
-        Int,
-        "",
-        &[],
-        LAUNCH_CONFIG,
-        "Threads per block",
-        |k| Answer::maybe(k.known_config().map(LaunchConfig::threads), Answer::int)
-    ),
-    fact!(
-        "kernel.registers",
-        Int,
-        "",
-        &[],
-        LAUNCH_CONFIG,
-        "Registers per thread",
-        |k| Answer::maybe(k.config.registers.map(u64::from), Answer::int)
-    ),
-    fact!(
-        "kernel.local_bytes",
-        Double,
-        "bytes",
-        &[],
-        LAUNCH_CONFIG,
-        "Local memory per thread",
-        |k| Answer::maybe(k.config.local_per_thread.map(f64::from), Answer::double)
-    ),
-    fact!(
-        "kernel.sm_fill",
-        Double,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Thread blocks over SMs: below 1 some SMs have nothing to do",
-        |k| Answer::maybe(k.sm_fill(), Answer::double)
-    ),
-    fact!(
-        "kernel.blocks_per_sm",
-        Int,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Blocks an SM can hold at once, by registers, shared memory, warps and blocks",
-        |k| k.resident(k.blocks_per_sm(), Answer::int)
-    ),
-    fact!(
-        "kernel.occupancy",
-        Double,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Theoretical occupancy: resident warps over the most an SM can hold",
-        |k| k.resident(k.occupancy(), Answer::double)
-    ),
-    fact!(
-        "kernel.occupancy_limit",
-        Str,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "What limits `kernel.occupancy`: `blocks`, `warps`, `registers` or `shared_memory`",
-        |k| k.resident(k.residency().map(|(_, by)| by), Answer::word)
-    ),
-    fact!(
-        "kernel.waves",
-        Double,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Grid over the blocks the GPU can hold at once",
-        |k| k.resident(k.waves(), Answer::double)
-    ),
-    fact!(
-        "kernel.wave_efficiency",
-        Double,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Waves over waves rounded up: 0.55 means the last wave leaves 45 % of the slots empty",
-        |k| k.resident(k.waves().map(|w| w / w.ceil()), Answer::double)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
+    /// Base name, template arguments cut
+    "kernel.name": STR => |k| k.name.base.as_str(),
+    /// Its name without namespaces, as `ncu --kernel-name` matches it
+    "kernel.function": STR => |k| {
+        let base = k.name.base.as_str();
+        base.rsplit("::").next().unwrap_or(base)
+    },
+    /// The type of the program that a generic function of a library runs, as `Mine` of
+    /// `cutlass::device_kernel<Mine>`: `kernel.function` alone does not tell such kernels apart
+    "kernel.wraps": STR => |k| Answer::or_silent(k.name.wraps.as_deref()),
+    /// Short label
+    "kernel.label": STR => |k| k.name.label.as_str(),
+    /// What kind of work its name says; a copy between tensors of different types is a `cast`
+    "kernel.family": STR => |k| k.family().name(),
+    /// Executions
+    "kernel.count": INT => |k| k.kernel.count,
+    /// GPU time, summed over executions
+    "kernel.time_ns": DOUBLE => |k| k.kernel.time_ns as f64,
+    /// What its executions would take if each were as fast as the fastest, or as the fastest call of its
+    /// kind with a message of that size or a larger one: the time without waiting for other ranks
+    "kernel.transfer_ns": DOUBLE of &[Family::Communication] =>
+        |k| transfer(k).0 as f64 * f64::from(k.kernel.count),
+    /// `kernel.transfer_ns`, or 0 where it rests on fewer than 5 calls: each of so few may have waited for
+    /// other ranks
+    "kernel.sure_transfer_ns": DOUBLE of &[Family::Communication] => |k| {
+        let (ns, calls) = transfer(k);
+        let known = if calls >= ENOUGH_CALLS { ns } else { 0 };
+        known as f64 * f64::from(k.kernel.count)
+    },
+    /// The part of its time during which nothing else ran on the device
+    "kernel.exposed_ns": DOUBLE => |k| k.kernel.exposed_ns as f64,
+    /// Mean duration of an execution
+    "kernel.mean_ns": DOUBLE => |k| k.kernel.time_ns as f64 / f64::from(k.kernel.count.max(1)),
+    /// Shortest execution
+    "kernel.min_ns": DOUBLE => |k| k.kernel.min_ns as f64,
+    /// Longest execution
+    "kernel.max_ns": DOUBLE => |k| k.kernel.max_ns as f64,
+    /// Its share of GPU busy time
+    "kernel.gpu_share": DOUBLE =>
+        |k| (k.kernel.time_ns as f64 / k.site.table.totals.gpu_busy_ns).min(1.0),
+    /// The share of GPU busy time of all kernels with its label
+    "kernel.label_share": DOUBLE => |k| {
+        let table = k.site.table;
+        let all = table.labels.get(k.name.label.as_str()).copied();
+        (all.unwrap_or(0.0) / table.totals.gpu_busy_ns).min(1.0)
+    },
+    /// No other label has kernels that take more of the GPU's busy time
+    "kernel.is_largest": BOOL => |k| {
+        let labels = &k.site.table.labels;
+        let own = labels.get(k.name.label.as_str()).copied().unwrap_or(0.0);
+        labels.values().all(|other| *other <= own)
+    },
+    /// Type of the math by its name
+    "kernel.dtype": STR needs KERNEL_NAME => |k| k.name.dtype.map(DType::name),
+    /// It runs on Tensor Cores
+    "kernel.tensor_core": BOOL needs KERNEL_NAME of Family::MATH => |k| k.name.tensor_core.known(),
+    /// Element alignment it was built for; silent for names that carry none
+    "kernel.align": INT => |k| Answer::or_silent(k.name.align),
+    /// Operand layout letters in its name; silent without
+    "kernel.layout": STR => |k| Answer::or_silent(k.name.layout.as_deref()),
+    /// Rows of its thread block tile; silent for names that carry none
+    "kernel.tile_m": INT => |k| Answer::or_silent(k.name.tile.map(|t| u64::from(t.0))),
+    /// Columns of its thread block tile; silent for names that carry none
+    "kernel.tile_n": INT => |k| Answer::or_silent(k.name.tile.map(|t| u64::from(t.1))),
+    /// Compute capability in its name; silent for names that carry none
+    "kernel.arch_cc": DOUBLE =>
+        |k| Answer::or_silent(k.name.arch.map(|a| f64::from(a.0) + f64::from(a.1) / 10.0)),
+    /// It splits the inner dimension over blocks
+    "kernel.split_k": BOOL => |k| k.name.split_k,
+    /// Its grid says nothing about parallelism: persistent, stream-K or communication
+    "kernel.persistent": BOOL => |k| k.name.persistent,
+    /// Attention with a causal mask, by its name; silent for names that do not tell
+    "kernel.causal": BOOL => |k| Answer::or_silent(k.name.causal),
+    /// It does no math of its own
+    "kernel.helper": BOOL => |k| k.name.helper,
+    /// It reads or writes strided or broadcast memory
+    "kernel.strided": BOOL needs KERNEL_NAME => |k| k.name.strided,
+    /// Compiled by Triton
+    "kernel.triton": BOOL => |k| k.name.triton,
+    /// Which collective: `all_reduce`, ..., by the kernel's name, or by the operator where old releases of
+    /// NCCL give all kernels one name; silent for other kernels
+    "kernel.collective": STR => |k| Answer::or_silent(collective(k)),
+    /// Thread blocks in the grid
+    "kernel.blocks": INT needs LAUNCH_CONFIG => |k| k.known_config().map(LaunchConfig::blocks),
+    /// Threads per block
+    "kernel.threads": INT needs LAUNCH_CONFIG => |k| k.known_config().map(LaunchConfig::threads),
+    /// Registers per thread
+    "kernel.registers": INT needs LAUNCH_CONFIG => |k| k.config.registers,
+    /// Local memory per thread
+    "kernel.local_bytes": DOUBLE needs LAUNCH_CONFIG =>
+        |k| k.config.local_per_thread.map(f64::from),
+    /// Thread blocks over SMs: below 1 some SMs have nothing to do
+    "kernel.sm_fill": DOUBLE needs GPU_AND_LAUNCH => |k| k.sm_fill(),
+    /// Blocks an SM can hold at once, by registers, shared memory, warps and blocks
+    "kernel.blocks_per_sm": INT needs GPU_AND_LAUNCH => |k| k.resident(k.blocks_per_sm()),
+    /// Theoretical occupancy: resident warps over the most an SM can hold
+    "kernel.occupancy": DOUBLE needs GPU_AND_LAUNCH => |k| k.resident(k.occupancy()),
+    /// What limits `kernel.occupancy`: `blocks`, `warps`, `registers` or `shared_memory`
+    "kernel.occupancy_limit": STR needs GPU_AND_LAUNCH =>
+        |k| k.resident(k.residency().map(|(_, by)| by)),
+    /// Grid over the blocks the GPU can hold at once
+    "kernel.waves": DOUBLE needs GPU_AND_LAUNCH => |k| k.resident(k.waves()),
+    /// Waves over waves rounded up: 0.55 means the last wave leaves 45 % of the slots empty
+    "kernel.wave_efficiency": DOUBLE needs GPU_AND_LAUNCH =>
+        |k| k.resident(k.waves().map(|w| w / w.ceil())),
+};

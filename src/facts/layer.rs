@@ -1,6 +1,6 @@
 //! Facts of a layer pattern: layers that differ only in instance numbers.
 
-use super::{Answer, Entry, FactTable, Subject, fact};
+use super::{Entry, FactTable, Subject, facts};
 
 /// The sums of one layer pattern.
 #[derive(Debug, Clone, Default)]
@@ -27,80 +27,23 @@ impl Subject for Layers {
     type Of<'a> = LayerScope<'a>;
 }
 
-pub(super) const ENTRIES: &[Entry<Layers>] = &[
-    fact!(
-        "layer.name",
-        Str,
-        "",
-        &[],
-        LAYERS,
-        "Its pattern: `blocks.*.mlp`",
-        |l| {
-            if l.sums.name.is_empty() {
-                Answer::Absent
-            } else {
-                Answer::word(&l.sums.name)
-            }
-        }
-    ),
-    fact!(
-        "layer.instances",
-        Int,
-        "",
-        &[],
-        LAYERS,
-        "Layers folded into the pattern",
-        |l| Answer::int(u64::from(l.sums.instances))
-    ),
-    fact!(
-        "layer.time_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of its kernels",
-        |l| Answer::double(l.sums.time_ns)
-    ),
-    fact!(
-        "layer.gpu_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Its share of GPU busy time",
-        |l| Answer::double((l.sums.time_ns / l.table.totals.gpu_busy_ns).min(1.0))
-    ),
-    fact!(
-        "layer.kernels",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Kernel executions in it",
-        |l| Answer::int(l.sums.kernels)
-    ),
-    fact!(
-        "layer.memory_bound_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of its time in families limited by memory traffic",
-        |l| Answer::double(l.sums.memory_ns / l.sums.time_ns)
-    ),
-    fact!(
-        "layer.slowdown",
-        Double,
-        "",
-        &[],
-        SHAPES,
-        "Silicon time over best ideal time, over the part that has an ideal",
-        |l| {
-            if l.sums.best_ideal_ns > 0.0 {
-                Answer::double(l.sums.ideal_time_ns / l.sums.best_ideal_ns)
-            } else {
-                Answer::Absent
-            }
-        }
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Layers>] = facts! {
+    /// Its pattern: `blocks.*.mlp`
+    "layer.name": STR needs LAYERS =>
+        |l| Some(l.sums.name.as_str()).filter(|name| !name.is_empty()),
+    /// Layers folded into the pattern
+    "layer.instances": INT needs LAYERS => |l| l.sums.instances,
+    /// GPU time of its kernels
+    "layer.time_ns": DOUBLE => |l| l.sums.time_ns,
+    /// Its share of GPU busy time
+    "layer.gpu_share": DOUBLE => |l| (l.sums.time_ns / l.table.totals.gpu_busy_ns).min(1.0),
+    /// Kernel executions in it
+    "layer.kernels": INT => |l| l.sums.kernels,
+    /// Share of its time in families limited by memory traffic
+    "layer.memory_bound_share": DOUBLE => |l| l.sums.memory_ns / l.sums.time_ns,
+    /// Silicon time over best ideal time, over the part that has an ideal
+    "layer.slowdown": DOUBLE needs SHAPES => |l| {
+        let ideal = Some(l.sums.best_ideal_ns).filter(|ns| *ns > 0.0);
+        ideal.map(|ideal| l.sums.ideal_time_ns / ideal)
+    },
+};

@@ -3,7 +3,7 @@
 
 use super::kernel::KernelScope;
 use super::site::{SiteScope, Sites};
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::correlate::{OpArgs, Tensor};
 use crate::cost::Family;
 
@@ -19,7 +19,7 @@ fn main_kernel<'a>(site: &SiteScope<'a>) -> Option<KernelScope<'a>> {
 fn of_grid(site: &SiteScope<'_>, ask: fn(&KernelScope<'_>) -> Option<f64>) -> Answer {
     match main_kernel(site) {
         Some(kernel) if kernel.name.persistent => Answer::DoesNotApply,
-        Some(kernel) => Answer::maybe(ask(&kernel), Answer::double),
+        Some(kernel) => Answer::from(ask(&kernel)),
         None => Answer::Absent,
     }
 }
@@ -49,80 +49,35 @@ fn is_strided(tensor: &Tensor) -> Option<bool> {
     clippy::redundant_closure_for_method_calls,
     reason = "a method of one lifetime does not stand for one of all"
 )]
-pub(super) const ENTRIES: &[Entry<Sites>] = &[
-    fact!(
-        "site.align",
-        Int,
-        "elements",
-        Family::MATH,
-        NOTHING,
-        "Element alignment its main kernel was built for; silent for names that carry none",
-        |s| {
-            let align = main_kernel(s).and_then(|k| k.name.align);
-            align.map_or(Answer::DoesNotApply, |n| Answer::int(u64::from(n)))
-        }
-    ),
-    fact!(
-        "site.helper_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of kernels of it that do no math: layout transposes, split-K reductions",
-        |s| {
-            let kernels = s.site.kernels.iter().zip(s.decoded());
-            let helpers = kernels.filter(|(_, d)| d.helper);
-            Answer::double(helpers.map(|(k, _)| k.time_ns as f64).sum())
-        }
-    ),
-    fact!(
-        "site.kernel_name",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Base name of its main kernel, template arguments cut",
-        |s| Answer::or_silent(main_kernel(s).map(|k| k.name.base.as_str()), Answer::word)
-    ),
-    fact!(
-        "site.sm_fill",
-        Double,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Thread blocks of its main kernel over SMs: below 1 some SMs have nothing to do; silent for persistent kernels with a block for every SM",
+pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+    /// Element alignment its main kernel was built for; silent for names that carry none
+    "site.align": INT of Family::MATH => |s| Answer::or_silent(main_kernel(s).and_then(|k| k.name.align)),
+    /// GPU time of kernels of it that do no math: layout transposes, split-K reductions
+    "site.helper_ns": DOUBLE => |s| {
+        let kernels = s.site.kernels.iter().zip(s.decoded());
+        let helpers = kernels.filter(|(_, d)| d.helper);
+        helpers.map(|(k, _)| k.time_ns as f64).sum::<f64>()
+    },
+    /// Base name of its main kernel, template arguments cut
+    "site.kernel_name": STR => |s| Answer::or_silent(main_kernel(s).map(|k| k.name.base.as_str())),
+    /// Thread blocks of its main kernel over SMs: below 1 some SMs have nothing to do; silent for
+    /// persistent kernels with a block for every SM
+    "site.sm_fill": DOUBLE needs GPU_AND_LAUNCH =>
         |s| match main_kernel(s).and_then(|k| k.sm_fill()) {
             // A persistent kernel launches a block per tile or per SM, whichever is less.
-            Some(fill) if fill < 1.0 => Answer::double(fill),
+            Some(fill) if fill < 1.0 => Answer::from(fill),
             _ => of_grid(s, |k| k.sm_fill()),
-        }
-    ),
-    fact!(
-        "site.strided",
-        Bool,
-        "",
-        &[],
-        SHAPES,
-        "Elements of a tensor argument lie apart in memory: a slice or a broadcast. Absent where no strides are recorded",
-        |s| {
-            let args = s.args();
-            let known = args
-                .into_iter()
-                .flat_map(OpArgs::tensors)
-                .filter_map(is_strided);
-            Answer::maybe(known.reduce(|a, b| a || b), Answer::flag)
-        }
-    ),
-    fact!(
-        "site.wave_efficiency",
-        Double,
-        "",
-        &[],
-        GPU_AND_LAUNCH,
-        "Waves of its main kernel over waves rounded up; silent for persistent kernels",
-        |s| of_grid(s, |k| k.waves().map(|w| w / w.ceil()))
-    ),
-];
+        },
+    /// Elements of a tensor argument lie apart in memory: a slice or a broadcast. Absent where no strides
+    /// are recorded
+    "site.strided": BOOL needs SHAPES => |s| {
+        let tensors = s.args().into_iter().flat_map(OpArgs::tensors);
+        tensors.filter_map(is_strided).reduce(|a, b| a || b)
+    },
+    /// Waves of its main kernel over waves rounded up; silent for persistent kernels
+    "site.wave_efficiency": DOUBLE needs GPU_AND_LAUNCH =>
+        |s| of_grid(s, |k| k.waves().map(|w| w / w.ceil())),
+};
 
 #[cfg(test)]
 mod tests {

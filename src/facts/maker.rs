@@ -1,7 +1,7 @@
 //! Facts of a kernel that say who made it, and so who can change it.
 
 use super::kernel::{KernelScope, Kernels};
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::cost::{DecodedName, readable};
 
 /// Who made a kernel.
@@ -302,61 +302,32 @@ fn deep_gemm_weights(base: &str, text: &str) -> Option<u64> {
         .flatten()
 }
 
-pub(super) const ENTRIES: &[Entry<Kernels>] = &[
-    fact!(
-        "kernel.maker",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Who made it, by its name or its operator: `inductor` (`torch.compile`), `triton`, `pytorch`, `vendor` (cuBLAS, cuDNN, rocBLAS, ...), `tensorrt`, `library` or `unknown`",
-        |k| Answer::word(of_kernel(k).map_or(UNKNOWN, Maker::word))
-    ),
-    fact!(
-        "kernel.changed_as",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The unit that a change applies to: the kernels of one library for one kind of work (`FlashInfer attention`), an engine of TensorRT, else the kernels with its label",
-        |k| match of_kernel(k) {
-            Some(Maker::Library(name)) => {
-                Answer::word(&format!("{name} {}", k.family().name()))
-            }
-            Some(Maker::Vendor) =>
-                Answer::word(&format!("{} of the vendor's library", k.family().name())),
-            Some(Maker::TensorRt) => Answer::word("TensorRT"),
-            _ => Answer::word(&k.name.label),
-        }
-    ),
-    fact!(
-        "kernel.library",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The library that it belongs to, where that is none of PyTorch or the vendor: `DeepGEMM`, `FlashInfer`, `vLLM`",
-        |k| match of_kernel(k) {
-            Some(Maker::Library(name)) => Answer::word(name),
-            _ => Answer::DoesNotApply,
-        }
-    ),
-    fact!(
-        "kernel.weight_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "The weights that one execution reads at most, by the sizes in its name: kernels of DeepGEMM; silent for others",
-        |k| {
-            let strings = &k.site.table.costed.run.profile;
-            let text = readable(strings.text(k.kernel.name));
-            Answer::or_silent(deep_gemm_weights(&k.name.base, &text), |bytes| {
-                Answer::double(bytes as f64)
-            })
-        }
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
+    /// Who made it, by its name or its operator: `inductor` (`torch.compile`), `triton`, `pytorch`,
+    /// `vendor` (cuBLAS, cuDNN, rocBLAS, ...), `tensorrt`, `library` or `unknown`
+    "kernel.maker": STR => |k| of_kernel(k).map_or(UNKNOWN, Maker::word),
+    /// The unit that a change applies to: the kernels of one library for one kind of work (`FlashInfer
+    /// attention`), an engine of TensorRT, else the kernels with its label
+    "kernel.changed_as": STR => |k| match of_kernel(k) {
+        Some(Maker::Library(name)) => format!("{name} {}", k.family().name()),
+        Some(Maker::Vendor) => format!("{} of the vendor's library", k.family().name()),
+        Some(Maker::TensorRt) => "TensorRT".to_owned(),
+        _ => k.name.label.clone(),
+    },
+    /// The library that it belongs to, where that is none of PyTorch or the vendor: `DeepGEMM`,
+    /// `FlashInfer`, `vLLM`
+    "kernel.library": STR => |k| match of_kernel(k) {
+        Some(Maker::Library(name)) => Answer::from(name),
+        _ => Answer::DoesNotApply,
+    },
+    /// The weights that one execution reads at most, by the sizes in its name: kernels of DeepGEMM; silent
+    /// for others
+    "kernel.weight_bytes": DOUBLE => |k| {
+        let text = readable(k.site.table.text(k.kernel.name));
+        let bytes = deep_gemm_weights(&k.name.base, &text);
+        Answer::or_silent(bytes.map(|bytes| bytes as f64))
+    },
+};
 
 #[cfg(test)]
 mod tests {

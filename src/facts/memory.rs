@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::run::Runs;
-use super::{Answer, Entry, Value, fact};
+use super::{Answer, Entry, facts};
 use crate::correlate::Run;
 use crate::profile::{MemoryEvent, RangeKind, Span, StrId, ThreadId};
 
@@ -127,61 +127,27 @@ fn operators(run: &Run, events: &[MemoryEvent], window: Span) -> Vec<(Arc<str>, 
     most
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.memory_allocated_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Most memory in use by tensors in the window, where torch.profiler recorded it (`profile_memory=True`)",
-        |t| Answer::or_silent(
-            t.memory.as_ref().map(|m| m.allocated as f64),
-            Answer::double
-        )
-    ),
-    fact!(
-        "run.memory_reserved_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Most GPU memory that PyTorch's allocator had reserved in the window",
-        |t| Answer::or_silent(t.memory.as_ref().map(|m| m.reserved as f64), Answer::double)
-    ),
-    fact!(
-        "run.memory_reserved_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "`run.memory_reserved_bytes` as a share of the GPU's memory",
-        |t| Answer::or_silent(
-            t.memory
-                .as_ref()
-                .and_then(|m| Some(m.reserved as f64 / m.capacity? as f64)),
-            Answer::double
-        )
-    ),
-    fact!(
-        "run.memory_growth_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "By how much the memory in use at the end of a step grows from step to step; 0 unless it grows in each of at least 4",
-        |t| Answer::or_silent(t.memory.as_ref().and_then(|m| m.growth), Answer::double)
-    ),
-    fact!(
-        "run.memory_ops",
-        Strings,
-        "",
-        &[],
-        NOTHING,
-        "The operators that allocate most memory in the window, most first, at most 3",
-        |t| Answer::or_silent(t.memory.as_ref().map(|m| &m.operators), |operators| {
-            let names = operators.iter().map(|(op, _)| Arc::clone(op));
-            Answer::Value(Value::Strings(names.collect()))
-        })
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// Most memory in use by tensors in the window, where torch.profiler recorded it
+    /// (`profile_memory=True`)
+    "run.memory_allocated_bytes": DOUBLE =>
+        |t| Answer::or_silent(t.memory.as_ref().map(|m| m.allocated as f64)),
+    /// Most GPU memory that PyTorch's allocator had reserved in the window
+    "run.memory_reserved_bytes": DOUBLE =>
+        |t| Answer::or_silent(t.memory.as_ref().map(|m| m.reserved as f64)),
+    /// `run.memory_reserved_bytes` as a share of the GPU's memory
+    "run.memory_reserved_share": DOUBLE => |t| {
+        let memory = t.memory.as_ref();
+        Answer::or_silent(memory.and_then(|m| Some(m.reserved as f64 / m.capacity? as f64)))
+    },
+    /// By how much the memory in use at the end of a step grows from step to step; 0 unless it grows in
+    /// each of at least 4
+    "run.memory_growth_bytes": DOUBLE =>
+        |t| Answer::or_silent(t.memory.as_ref().and_then(|m| m.growth)),
+    /// The operators that allocate most memory in the window, most first, at most 3
+    "run.memory_ops": STRINGS => |t| {
+        let operators = t.memory.as_ref().map(|m| m.operators.iter());
+        let names = operators.map(|operators| operators.map(|(op, _)| Arc::clone(op)));
+        Answer::or_silent(names.map(Iterator::collect::<Arc<[Arc<str>]>>))
+    },
+};

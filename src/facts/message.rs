@@ -5,7 +5,7 @@
 
 use super::site::{SiteScope, Sites};
 
-use super::{Answer, Entry, fact};
+use super::{Entry, facts};
 use crate::base::DType;
 use crate::correlate::ArgValue;
 use crate::cost::{Dims, Family, SiteCost};
@@ -52,88 +52,32 @@ fn dtype(site: &SiteScope<'_>) -> Option<DType> {
 }
 
 /// Bytes per second of one call, over the mean time of its kernels.
-fn rate(site: &SiteScope<'_>, bytes: Option<u64>) -> Answer {
+fn rate(site: &SiteScope<'_>, bytes: Option<u64>) -> Option<f64> {
     let mean_ns = site.site.time_ns as f64 / f64::from(site.site.calls.max(1));
     let rate = bytes.filter(|_| mean_ns > 0.0);
-    Answer::maybe(
-        rate.map(|bytes| bytes as f64 / mean_ns * 1e9),
-        Answer::double,
-    )
+    rate.map(|bytes| bytes as f64 / mean_ns * 1e9)
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = &[
-    fact!(
-        "site.message_bytes",
-        Double,
-        "bytes",
-        COMMUNICATION,
-        MESSAGE,
-        "What one call of a collective moves or reduces: the larger of input and output",
-        |s| Answer::maybe(message(s).map(|m| m.0 as f64), Answer::double)
-    ),
-    fact!(
-        "site.wire_bytes",
-        Double,
-        "bytes",
-        COMMUNICATION,
-        MESSAGE,
-        "What each rank must send for one call, by nccl-tests; none for a group of unknown size",
-        |s| Answer::maybe(
-            message(s).and_then(|m| m.2).map(|b| b as f64),
-            Answer::double
-        )
-    ),
-    fact!(
-        "site.group_size",
-        Int,
-        "",
-        COMMUNICATION,
-        MESSAGE,
-        "Ranks that take part in a collective",
-        |s| Answer::maybe(message(s).and_then(|m| m.1), Answer::int)
-    ),
-    fact!(
-        "site.message_dtype",
-        Str,
-        "",
-        COMMUNICATION,
-        MESSAGE,
-        "Element type of the message",
-        |s| Answer::maybe_word(dtype(s).map(DType::name))
-    ),
-    fact!(
-        "site.best_bus_bytes_per_s",
-        Double,
-        "bytes/s",
-        COMMUNICATION,
-        MESSAGE,
-        "Highest bus bandwidth that any call of any collective among as many ranks reached",
-        |s| Answer::maybe(
-            message(s).and_then(|m| m.1).and_then(|ranks| s
-                .table
-                .collectives
-                .best_rates
-                .get(&ranks)
-                .copied()),
-            Answer::double
-        )
-    ),
-    fact!(
-        "site.algorithm_bytes_per_s",
-        Double,
-        "bytes/s",
-        COMMUNICATION,
-        MESSAGE,
-        "Algorithm bandwidth of nccl-tests: message over time, waiting for slower ranks included",
-        |s| rate(s, message(s).map(|m| m.0))
-    ),
-    fact!(
-        "site.bus_bytes_per_s",
-        Double,
-        "bytes/s",
-        COMMUNICATION,
-        MESSAGE,
-        "Bus bandwidth of nccl-tests, which the links limit: what each rank must send over time",
-        |s| rate(s, message(s).and_then(|m| m.2))
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+    /// What one call of a collective moves or reduces: the larger of input and output
+    "site.message_bytes": DOUBLE needs MESSAGE of COMMUNICATION =>
+        |s| message(s).map(|m| m.0 as f64),
+    /// What each rank must send for one call, by nccl-tests; none for a group of unknown size
+    "site.wire_bytes": DOUBLE needs MESSAGE of COMMUNICATION =>
+        |s| message(s).and_then(|m| m.2).map(|b| b as f64),
+    /// Ranks that take part in a collective
+    "site.group_size": INT needs MESSAGE of COMMUNICATION => |s| message(s).and_then(|m| m.1),
+    /// Element type of the message
+    "site.message_dtype": STR needs MESSAGE of COMMUNICATION => |s| dtype(s).map(DType::name),
+    /// Highest bus bandwidth that any call of any collective among as many ranks reached
+    "site.best_bus_bytes_per_s": DOUBLE needs MESSAGE of COMMUNICATION => |s| {
+        let ranks = message(s).and_then(|m| m.1);
+        ranks.and_then(|ranks| s.table.collectives.best_rates.get(&ranks).copied())
+    },
+    /// Algorithm bandwidth of nccl-tests: message over time, waiting for slower ranks included
+    "site.algorithm_bytes_per_s": DOUBLE needs MESSAGE of COMMUNICATION =>
+        |s| rate(s, message(s).map(|m| m.0)),
+    /// Bus bandwidth of nccl-tests, which the links limit: what each rank must send over time
+    "site.bus_bytes_per_s": DOUBLE needs MESSAGE of COMMUNICATION =>
+        |s| rate(s, message(s).and_then(|m| m.2)),
+};

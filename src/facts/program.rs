@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{GapCause, OpName, Run, ScopeId, function_in};
 use crate::cost::{Costed, DecodedName};
@@ -203,188 +203,70 @@ fn names_a_part(text: &str) -> bool {
     !step && !text.contains("::") && !text.starts_with('{') && !text.starts_with("Torch-Compiled")
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.import_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Time of all imports, by a file of `python -X importtime` (`--host`); silent without one",
-        |t| Answer::or_silent(t.costed.run.profile.host.told.import_ns, Answer::double)
-    ),
-    fact!(
-        "run.slowest_import",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The module that took longest to import, without those that it imports",
-        |t| {
-            let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
-            Answer::or_silent(slowest.map(|(name, _)| name.as_str()), Answer::word)
-        }
-    ),
-    fact!(
-        "run.slowest_import_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Import time of `run.slowest_import`",
-        |t| {
-            let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
-            Answer::or_silent(slowest.map(|(_, ns)| *ns), Answer::double)
-        }
-    ),
-    fact!(
-        "run.serving_engine",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`, ...; silent where none is",
-        |t| Answer::or_silent(t.program.engine, Answer::word)
-    ),
-    fact!(
-        "run.transformers_pipeline",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Python frames of a `transformers` pipeline are seen; false where no stacks were recorded",
-        |t| Answer::flag(t.program.pipeline)
-    ),
-    fact!(
-        "run.gradient_all_reduce_median_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Median duration of the all-reduces of the backward pass; silent without any",
-        |t| Answer::or_silent(t.collectives.gradient_median_ns, |ns| Answer::double(
-            ns as f64
-        ))
-    ),
-    fact!(
-        "run.phase",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "What a served model does, by the ranges of the engine: `prefill`, `decode` or `mixed`; silent where no range says so, or executions differ",
-        |t| Answer::or_silent(t.costed.run.batch.and_then(|b| b.phase()), Answer::word)
-    ),
-    fact!(
-        "run.sequences",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Number of requests that an execution of a served model works on; silent as `run.phase`",
-        |t| Answer::or_silent(t.costed.run.batch, |batch| Answer::int(batch.sequences()))
-    ),
-    fact!(
-        "run.executions",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Number of executions of a served model in the window, by the ranges of the engine; silent as `run.phase`",
-        |t| {
-            let run = &t.costed.run;
-            Answer::or_silent(run.batch.map(|_| run.executions), Answer::int)
-        }
-    ),
-    fact!(
-        "run.cached_tokens",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Tokens that the new tokens of a served model attend to, over all requests; silent where no range says so",
-        |t| Answer::or_silent(t.costed.run.batch.and_then(|b| b.keys()), Answer::int)
-    ),
-    fact!(
-        "run.least_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Weights and cached keys and values that replays of CUDA graphs read at least, by a recording without graphs (`--eager-trace`); 0 without one",
-        |t| Answer::double(
-            t.costed
-                .sites
-                .iter()
-                .filter_map(|site| site.least_bytes)
-                .sum()
-        )
-    ),
-    fact!(
-        "run.pytorch",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Operators or kernels of PyTorch were seen, or those of libraries for it",
-        |t| Answer::flag(t.program.pytorch)
-    ),
-    fact!(
-        "run.before_compile",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "The names of its kernels prove a PyTorch before 2.0, which has no `torch.compile`",
-        |t| Answer::flag(t.program.before_compile)
-    ),
-    fact!(
-        "run.late_range",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The smallest range of the program that holds half or more of the idle time before late launches; silent where none does",
-        |t| Answer::or_silent(
-            t.program
-                .late
-                .map(|(name, _)| t.costed.run.profile.text(name)),
-            Answer::word
-        )
-    ),
-    fact!(
-        "run.late_function",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The function of the program that ran, outside of all operators, in half or more of the idle time before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were recorded",
-        |t| Answer::or_silent(late_function(&t.costed.run), |(name, _)| Answer::word(
-            &name
-        ))
-    ),
-    fact!(
-        "run.late_function_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the idle time before late launches in which `run.late_function` ran",
-        |t| Answer::or_silent(
-            late_function(&t.costed.run).map(|(_, share)| share),
-            Answer::double
-        )
-    ),
-    fact!(
-        "run.late_range_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the idle time before late launches inside `run.late_range`",
-        |t| Answer::or_silent(t.program.late.map(|(_, share)| share), Answer::double)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// Time of all imports, by a file of `python -X importtime` (`--host`); silent without one
+    "run.import_ns": DOUBLE => |t| Answer::or_silent(t.costed.run.profile.host.told.import_ns),
+    /// The module that took longest to import, without those that it imports
+    "run.slowest_import": STR => |t| {
+        let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
+        Answer::or_silent(slowest.map(|(name, _)| name.as_str()))
+    },
+    /// Import time of `run.slowest_import`
+    "run.slowest_import_ns": DOUBLE => |t| {
+        let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
+        Answer::or_silent(slowest.map(|(_, ns)| *ns))
+    },
+    /// The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`,
+    /// ...; silent where none is
+    "run.serving_engine": STR => |t| Answer::or_silent(t.program.engine),
+    /// Python frames of a `transformers` pipeline are seen; false where no stacks were recorded
+    "run.transformers_pipeline": BOOL => |t| t.program.pipeline,
+    /// Median duration of the all-reduces of the backward pass; silent without any
+    "run.gradient_all_reduce_median_ns": DOUBLE => |t| {
+        let median = t.collectives.gradient_median_ns;
+        Answer::or_silent(median.map(|ns| ns as f64))
+    },
+    /// What a served model does, by the ranges of the engine: `prefill`, `decode` or `mixed`; silent where
+    /// no range says so, or executions differ
+    "run.phase": STR => |t| Answer::or_silent(t.costed.run.batch.and_then(|b| b.phase())),
+    /// Number of requests that an execution of a served model works on; silent as `run.phase`
+    "run.sequences": INT => |t| Answer::or_silent(t.costed.run.batch.map(|b| b.sequences())),
+    /// Number of executions of a served model in the window, by the ranges of the engine; silent as
+    /// `run.phase`
+    "run.executions": INT => |t| {
+        let run = &t.costed.run;
+        Answer::or_silent(run.batch.map(|_| run.executions))
+    },
+    /// Tokens that the new tokens of a served model attend to, over all requests; silent where no range
+    /// says so
+    "run.cached_tokens": INT => |t| Answer::or_silent(t.costed.run.batch.and_then(|b| b.keys())),
+    /// Weights and cached keys and values that replays of CUDA graphs read at least, by a recording without
+    /// graphs (`--eager-trace`); 0 without one
+    "run.least_bytes": DOUBLE => |t| {
+        let sites = t.costed.sites.iter();
+        sites.filter_map(|site| site.least_bytes).sum::<f64>()
+    },
+    /// Operators or kernels of PyTorch were seen, or those of libraries for it
+    "run.pytorch": BOOL => |t| t.program.pytorch,
+    /// The names of its kernels prove a PyTorch before 2.0, which has no `torch.compile`
+    "run.before_compile": BOOL => |t| t.program.before_compile,
+    /// The smallest range of the program that holds half or more of the idle time before late launches;
+    /// silent where none does
+    "run.late_range": STR => |t| Answer::or_silent(t.program.late.map(|(name, _)| t.text(name))),
+    /// The function of the program that ran, outside of all operators, in half or more of the idle time
+    /// before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were
+    /// recorded
+    "run.late_function": STR => |t| {
+        let function = late_function(&t.costed.run);
+        Answer::or_silent(function.map(|(name, _)| name))
+    },
+    /// Share of the idle time before late launches in which `run.late_function` ran
+    "run.late_function_share": DOUBLE =>
+        |t| Answer::or_silent(late_function(&t.costed.run).map(|(_, share)| share)),
+    /// Share of the idle time before late launches inside `run.late_range`
+    "run.late_range_share": DOUBLE =>
+        |t| Answer::or_silent(t.program.late.map(|(_, share)| share)),
+};
 
 #[cfg(test)]
 mod tests {

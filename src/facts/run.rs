@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Entry, FactTable, Subject, Value, fact, median};
+use super::{Answer, Entry, FactTable, Subject, facts, median};
 use crate::base::DType;
 use crate::correlate::{Direction, Exclusion, Run, Site, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
@@ -39,7 +39,7 @@ pub(super) struct Sums {
     pub(super) fused_attention_ns: f64,
     pub(super) small_kernels: u64,
     pub(super) small_kernel_ns: f64,
-    pub(super) median_kernel_ns: f64,
+    pub(super) median_kernel_ns: Option<f64>,
     pub(super) training: bool,
     pub(super) steps: u64,
     pub(super) step_ns: Option<f64>,
@@ -155,7 +155,7 @@ impl Sums {
                 self.small_kernel_ns += ns as f64;
             }
         }
-        self.median_kernel_ns = median(&mut durations).unwrap_or(0) as f64;
+        self.median_kernel_ns = median(&mut durations).map(|ns| ns as f64);
         let steps = run.step_time();
         self.steps = steps.map_or(0, |s| s.steps);
         self.step_ns = steps.map(|s| s.ns);
@@ -275,588 +275,167 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
     ENTRIES.iter().chain(elsewhere.into_iter().flatten())
 }
 
-const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.format",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The input: `nsys_sqlite`, `nvprof_sqlite`, `kineto_json`",
-        |t| { Answer::word(t.costed.run.profile.format.id) }
-    ),
-    fact!(
-        "run.gpu_known",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "The peaks of the GPU are known: it is named by the file or by `--gpu`, or follows from attributes or kernels",
-        |t| Answer::flag(t.costed.gpu.is_some())
-    ),
-    fact!(
-        "run.gpu_name",
-        Str,
-        "",
-        &[],
-        GPU,
-        "Name of the GPU in the file",
-        |t| {
-            let devices = &t.costed.run.profile.devices;
-            let mut names = devices.iter().filter_map(|d| d.name.as_deref());
-            Answer::maybe_word(names.find(|n| !n.trim().is_empty()))
-        }
-    ),
-    fact!(
-        "run.kernels",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Kernel executions inside the window",
-        |t| Answer::int(t.sums.kernels)
-    ),
-    fact!(
-        "run.kernel_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Kernel time inside the window, summed",
-        |t| Answer::double(t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.median_kernel_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Median duration of a kernel execution",
-        |t| {
-            if t.sums.kernels == 0 {
-                Answer::DoesNotApply
-            } else {
-                Answer::double(t.sums.median_kernel_ns)
-            }
-        }
-    ),
-    fact!(
-        "run.small_kernels",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Kernel executions shorter than 10 us",
-        |t| Answer::int(t.sums.small_kernels)
-    ),
-    fact!(
-        "run.small_kernel_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of kernels shorter than 10 us",
-        |t| Answer::double(t.sums.small_kernel_ns)
-    ),
-    fact!(
-        "run.busy_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Union of kernels, copies, memsets and graphs, summed over devices",
-        |t| Answer::double(t.totals.gpu_busy_ns)
-    ),
-    fact!(
-        "run.window_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "The analyzed window, summed over devices",
-        |t| Answer::double(t.totals.window_ns)
-    ),
-    fact!(
-        "run.busy_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window in which the GPU did anything",
-        |t| Answer::share(t.totals.gpu_busy_ns, t.totals.window_ns)
-    ),
-    fact!(
-        "run.kernel_busy_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window in which a kernel or graph ran",
-        |t| Answer::share(devices(t, |d| d.kernel_ns), t.totals.window_ns)
-    ),
-    fact!(
-        "run.idle_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Window minus busy, summed over devices",
-        |t| Answer::double(t.totals.idle_ns)
-    ),
-    fact!(
-        "run.idle_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window in which the GPU did nothing",
-        |t| Answer::share(t.totals.idle_ns, t.totals.window_ns)
-    ),
-    fact!(
-        "run.reliable_idle_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window in which the GPU did nothing and that recording overhead (markers, stacks) cannot explain",
-        |t| Answer::share(t.totals.reliable_idle_ns, t.totals.window_ns)
-    ),
-    fact!(
-        "run.idle_unreliable",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Markers, stacks or blocking launches may explain more than a fifth of the idle time",
-        |t| Answer::flag(t.costed.run.unreliable_idle.is_some())
-    ),
-    fact!(
-        "run.thinned",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "The file holds a sample of what was recorded: most events were taken out",
-        |t| Answer::flag(t.costed.run.profile.recorded.thinned)
-    ),
-    fact!(
-        "run.devices",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Devices with work inside the window",
-        |t| Answer::int(u64::from(t.totals.devices))
-    ),
-    fact!(
-        "run.listed_gpus",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "GPUs the file lists, used or not; 0 when it lists none",
-        |t| Answer::int(u64::from(t.costed.run.profile.listed_gpus))
-    ),
-    fact!(
-        "run.processes",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Processes that launched GPU work",
-        |t| Answer::int(t.processes as u64)
-    ),
-    fact!(
-        "run.steps",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "Numbered steps inside the window; 0 when the file marks none",
-        |t| Answer::int(t.sums.steps)
-    ),
-    fact!(
-        "run.step_ns",
-        Double,
-        "ns",
-        &[],
-        STEPS,
-        "Mean duration of a numbered step; on the GPU where the host runs ahead of it",
-        |t| Answer::maybe(t.sums.step_ns, Answer::double)
-    ),
-    fact!(
-        "run.steps_times_gpus",
-        Double,
-        "",
-        &[],
-        STEPS,
-        "Number of steps that the work of the window amounts to, times the number of GPUs: what figures \
-         per step and GPU are divided by",
-        |t| Answer::maybe(super::work_steps::times_gpus(t), Answer::double)
-    ),
-    fact!(
-        "run.step_shapes",
-        Int,
-        "",
-        &[],
-        STEPS,
-        "Different lists of matrix work among the steps, shapes included: 1 when every step does the same",
-        |t| Answer::maybe(t.sums.step_shapes, Answer::int)
-    ),
-    fact!(
-        "run.copy_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Union of memory copies, summed over devices",
-        |t| Answer::double(devices(t, |d| d.copy_ns))
-    ),
-    fact!(
-        "run.exposed_copy_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Copying while no kernel ran, summed over devices",
-        |t| Answer::double(t.totals.copy_ns)
-    ),
-    fact!(
-        "run.exposed_copy_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window spent copying while no kernel ran",
-        |t| Answer::share(t.totals.copy_ns, t.totals.window_ns)
-    ),
-    fact!(
-        "run.weight_bound_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Matrix products whose time goes into reading their operands, which a split batch reads twice; in runs without a backward pass also those of unknown shapes",
-        |t| Answer::double(t.sums.weight_bound_ns)
-    ),
-    fact!(
-        "run.comm_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Union of communication kernels, summed over devices",
-        |t| Answer::double(devices(t, |d| d.comm_ns))
-    ),
-    fact!(
-        "run.exposed_comm_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Communication while no other kernel ran, summed over devices",
-        |t| Answer::double(devices(t, |d| d.exposed_comm_ns))
-    ),
-    fact!(
-        "run.exposed_comm_per_step_ns",
-        Double,
-        "ns",
-        &[],
-        STEPS,
-        "Communication of kernels launched in the analyzed steps while no other kernel ran, per device and step",
-        |t| Answer::maybe(t.sums.exposed_comm_per_step_ns, Answer::double)
-    ),
-    fact!(
-        "run.comm_kernel_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in communication kernels",
-        |t| Answer::share(t.sums.comm_kernel_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.send_recv_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the time of communication kernels in sends and receives between two ranks, as pipelines have them; silent without collectives",
-        |t| Answer::or_silent(t.collectives.send_recv_share, Answer::double)
-    ),
-    fact!(
-        "run.comm_same_stream_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the time of communication kernels on the stream that computes most, where nothing of it can overlap with them; silent without collectives",
-        |t| Answer::or_silent(t.collectives.same_stream_share, Answer::double)
-    ),
-    fact!(
-        "run.exposed_comm_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the window spent communicating while no other kernel ran",
-        |t| Answer::share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns)
-    ),
-    fact!(
-        "run.no_launch_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time without a launch row",
-        |t| missing_share(t, &[WithoutOperator::NoLaunch])
-    ),
-    fact!(
-        "run.unknown_op_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time whose launch is known but whose operator is not",
-        |t| missing_share(t, &[WithoutOperator::NoRange, WithoutOperator::NoOperator])
-    ),
-    fact!(
-        "run.has_ranges",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "The file holds any range, marker or annotation",
-        |t| Answer::flag(!t.costed.run.profile.ranges.is_empty())
-    ),
-    fact!(
-        "run.math_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in GEMM, convolution, attention and RNN kernels",
-        |t| Answer::share(t.sums.math_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.math_cost_known_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of math time (see `run.math_share`) whose operator has shapes and a cost",
-        |t| Answer::share(t.sums.math_cost_known_ns, t.sums.math_ns)
-    ),
-    fact!(
-        "run.unshaped_math_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of math time (see `run.math_share`) whose operator is known although none of its shapes is",
-        |t| Answer::share(t.sums.unshaped_math_ns, t.sums.math_ns)
-    ),
-    fact!(
-        "run.half_math_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of math time in 16-bit or smaller types",
-        |t| Answer::share(t.sums.half_math_ns, t.sums.math_ns)
-    ),
-    fact!(
-        "run.fp32_math_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of math time in fp32 or TF32",
-        |t| Answer::share(t.sums.fp32_math_ns, t.sums.math_ns)
-    ),
-    fact!(
-        "run.tf32_math_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of math time in TF32: above 0 means that something may use it",
-        |t| Answer::share(t.sums.tf32_math_ns, t.sums.math_ns)
-    ),
-    fact!(
-        "run.tf32_gemm_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the time of matrix products in TF32: above 0 means that the program allows it for them",
-        |t| Answer::share(t.sums.tf32_product_ns, t.sums.product_ns)
-    ),
-    fact!(
-        "run.fp64_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in fp64",
-        |t| Answer::share(t.sums.fp64_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.tensor_core_share",
-        Double,
-        "share",
-        &[],
-        KERNEL_NAME,
-        "Share of math time on Tensor Cores, of the time whose names decide",
-        |t| Answer::share(
+const ENTRIES: &[Entry<Runs>] = facts! {
+    /// The input: `nsys_sqlite`, `nvprof_sqlite`, `kineto_json`
+    "run.format": STR => |t| t.costed.run.profile.format.id,
+    /// The peaks of the GPU are known: it is named by the file or by `--gpu`, or follows from attributes or
+    /// kernels
+    "run.gpu_known": BOOL => |t| t.costed.gpu.is_some(),
+    /// Name of the GPU in the file
+    "run.gpu_name": STR needs GPU => |t| {
+        let devices = &t.costed.run.profile.devices;
+        let mut names = devices.iter().filter_map(|d| d.name.as_deref());
+        names.find(|n| !n.trim().is_empty())
+    },
+    /// Kernel executions inside the window
+    "run.kernels": INT => |t| t.sums.kernels,
+    /// Kernel time inside the window, summed
+    "run.kernel_ns": DOUBLE => |t| t.sums.kernel_ns,
+    /// Median duration of a kernel execution
+    "run.median_kernel_ns": DOUBLE => |t| Answer::or_silent(t.sums.median_kernel_ns),
+    /// Kernel executions shorter than 10 us
+    "run.small_kernels": INT => |t| t.sums.small_kernels,
+    /// GPU time of kernels shorter than 10 us
+    "run.small_kernel_ns": DOUBLE => |t| t.sums.small_kernel_ns,
+    /// Union of kernels, copies, memsets and graphs, summed over devices
+    "run.busy_ns": DOUBLE => |t| t.totals.gpu_busy_ns,
+    /// The analyzed window, summed over devices
+    "run.window_ns": DOUBLE => |t| t.totals.window_ns,
+    /// Share of the window in which the GPU did anything
+    "run.busy_share": DOUBLE => |t| Answer::share(t.totals.gpu_busy_ns, t.totals.window_ns),
+    /// Share of the window in which a kernel or graph ran
+    "run.kernel_busy_share": DOUBLE =>
+        |t| Answer::share(devices(t, |d| d.kernel_ns), t.totals.window_ns),
+    /// Window minus busy, summed over devices
+    "run.idle_ns": DOUBLE => |t| t.totals.idle_ns,
+    /// Share of the window in which the GPU did nothing
+    "run.idle_share": DOUBLE => |t| Answer::share(t.totals.idle_ns, t.totals.window_ns),
+    /// Share of the window in which the GPU did nothing and that recording overhead (markers, stacks)
+    /// cannot explain
+    "run.reliable_idle_share": DOUBLE =>
+        |t| Answer::share(t.totals.reliable_idle_ns, t.totals.window_ns),
+    /// Markers, stacks or blocking launches may explain more than a fifth of the idle time
+    "run.idle_unreliable": BOOL => |t| t.costed.run.unreliable_idle.is_some(),
+    /// The file holds a sample of what was recorded: most events were taken out
+    "run.thinned": BOOL => |t| t.costed.run.profile.recorded.thinned,
+    /// Devices with work inside the window
+    "run.devices": INT => |t| t.totals.devices,
+    /// GPUs the file lists, used or not; 0 when it lists none
+    "run.listed_gpus": INT => |t| t.costed.run.profile.listed_gpus,
+    /// Processes that launched GPU work
+    "run.processes": INT => |t| t.processes as u64,
+    /// Numbered steps inside the window; 0 when the file marks none
+    "run.steps": INT => |t| t.sums.steps,
+    /// Mean duration of a numbered step; on the GPU where the host runs ahead of it
+    "run.step_ns": DOUBLE needs STEPS => |t| t.sums.step_ns,
+    /// Number of steps that the work of the window amounts to, times the number of GPUs: what figures per
+    /// step and GPU are divided by
+    "run.steps_times_gpus": DOUBLE needs STEPS => |t| super::work_steps::times_gpus(t),
+    /// Different lists of matrix work among the steps, shapes included: 1 when every step does the same
+    "run.step_shapes": INT needs STEPS => |t| t.sums.step_shapes,
+    /// Union of memory copies, summed over devices
+    "run.copy_ns": DOUBLE => |t| devices(t, |d| d.copy_ns),
+    /// Copying while no kernel ran, summed over devices
+    "run.exposed_copy_ns": DOUBLE => |t| t.totals.copy_ns,
+    /// Share of the window spent copying while no kernel ran
+    "run.exposed_copy_share": DOUBLE => |t| Answer::share(t.totals.copy_ns, t.totals.window_ns),
+    /// Matrix products whose time goes into reading their operands, which a split batch reads twice; in
+    /// runs without a backward pass also those of unknown shapes
+    "run.weight_bound_ns": DOUBLE => |t| t.sums.weight_bound_ns,
+    /// Union of communication kernels, summed over devices
+    "run.comm_ns": DOUBLE => |t| devices(t, |d| d.comm_ns),
+    /// Communication while no other kernel ran, summed over devices
+    "run.exposed_comm_ns": DOUBLE => |t| devices(t, |d| d.exposed_comm_ns),
+    /// Communication of kernels launched in the analyzed steps while no other kernel ran, per device and
+    /// step
+    "run.exposed_comm_per_step_ns": DOUBLE needs STEPS => |t| t.sums.exposed_comm_per_step_ns,
+    /// Share of kernel time in communication kernels
+    "run.comm_kernel_share": DOUBLE => |t| Answer::share(t.sums.comm_kernel_ns, t.sums.kernel_ns),
+    /// Share of the time of communication kernels in sends and receives between two ranks, as pipelines
+    /// have them; silent without collectives
+    "run.send_recv_share": DOUBLE => |t| Answer::or_silent(t.collectives.send_recv_share),
+    /// Share of the time of communication kernels on the stream that computes most, where nothing of it can
+    /// overlap with them; silent without collectives
+    "run.comm_same_stream_share": DOUBLE => |t| Answer::or_silent(t.collectives.same_stream_share),
+    /// Share of the window spent communicating while no other kernel ran
+    "run.exposed_comm_share": DOUBLE =>
+        |t| Answer::share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns),
+    /// Share of kernel time without a launch row
+    "run.no_launch_share": DOUBLE => |t| missing_share(t, &[WithoutOperator::NoLaunch]),
+    /// Share of kernel time whose launch is known but whose operator is not
+    "run.unknown_op_share": DOUBLE =>
+        |t| missing_share(t, &[WithoutOperator::NoRange, WithoutOperator::NoOperator]),
+    /// The file holds any range, marker or annotation
+    "run.has_ranges": BOOL => |t| !t.costed.run.profile.ranges.is_empty(),
+    /// Share of kernel time in GEMM, convolution, attention and RNN kernels
+    "run.math_share": DOUBLE => |t| Answer::share(t.sums.math_ns, t.sums.kernel_ns),
+    /// Share of math time (see `run.math_share`) whose operator has shapes and a cost
+    "run.math_cost_known_share": DOUBLE =>
+        |t| Answer::share(t.sums.math_cost_known_ns, t.sums.math_ns),
+    /// Share of math time (see `run.math_share`) whose operator is known although none of its shapes is
+    "run.unshaped_math_share": DOUBLE =>
+        |t| Answer::share(t.sums.unshaped_math_ns, t.sums.math_ns),
+    /// Share of math time in 16-bit or smaller types
+    "run.half_math_share": DOUBLE => |t| Answer::share(t.sums.half_math_ns, t.sums.math_ns),
+    /// Share of math time in fp32 or TF32
+    "run.fp32_math_share": DOUBLE => |t| Answer::share(t.sums.fp32_math_ns, t.sums.math_ns),
+    /// Share of math time in TF32: above 0 means that something may use it
+    "run.tf32_math_share": DOUBLE => |t| Answer::share(t.sums.tf32_math_ns, t.sums.math_ns),
+    /// Share of the time of matrix products in TF32: above 0 means that the program allows it for them
+    "run.tf32_gemm_share": DOUBLE => |t| Answer::share(t.sums.tf32_product_ns, t.sums.product_ns),
+    /// Share of kernel time in fp64
+    "run.fp64_share": DOUBLE => |t| Answer::share(t.sums.fp64_ns, t.sums.kernel_ns),
+    /// Share of math time on Tensor Cores, of the time whose names decide
+    "run.tensor_core_share": DOUBLE needs KERNEL_NAME => |t| {
+        Answer::share(
             t.sums.tensor_core_ns,
-            t.sums.tensor_core_ns + t.sums.not_tensor_core_ns
+            t.sums.tensor_core_ns + t.sums.not_tensor_core_ns,
         )
-    ),
-    fact!(
-        "run.memory_bound_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in families limited by memory traffic",
-        |t| Answer::share(t.sums.memory_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.triton_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in Triton kernels: above 0 means torch.compile or custom Triton",
-        |t| Answer::share(t.sums.triton_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.fused_attention_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in fused attention kernels",
-        |t| Answer::share(t.sums.fused_attention_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.unknown_family_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in kernels whose name is not recognized",
-        |t| Answer::share(t.sums.unknown_family_ns, t.sums.kernel_ns)
-    ),
-    fact!(
-        "run.layer_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time with a layer name better than the operator",
-        |t| {
-            let ns: i64 = t
-                .costed
-                .run
-                .sites
-                .iter()
-                .filter(|s| s.layer.is_some())
-                .map(|s| s.time_ns)
-                .fold(0, i64::saturating_add);
-            Answer::share(ns as f64, t.sums.kernel_ns)
-        }
-    ),
-    fact!(
-        "run.training",
-        Bool,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "Backward passes or optimizer steps were seen, by operators, ranges or kernels",
-        |t| {
-            let seen = t.sums.training || t.framework.optimizer_steps > 0;
-            let known = seen || t.costed.run.attribution.with_op > 0;
-            Answer::maybe(known.then_some(seen), Answer::flag)
-        }
-    ),
-    fact!(
-        "run.update_ops",
-        Strings,
-        "",
-        &[],
-        NOTHING,
-        "Operators of the update: optimizer, clipping, scaling; without namespace and underscores",
-        |t| Answer::Value(Value::Strings(Arc::clone(&t.sums.update_ops)))
-    ),
-    fact!(
-        "run.launch_median_ns",
-        Double,
-        "ns",
-        &[],
-        API,
-        "Median duration of a kernel launch call on the host",
-        |t| Answer::maybe(t.sums.launch_median_ns, Answer::double)
-    ),
-    fact!(
-        "run.setup_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "From the first event to the first kernel: outside the window",
-        |t| Answer::double(t.costed.run.window.setup.ns as f64)
-    ),
-    fact!(
-        "run.setup_copied_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Copied before the first kernel: outside the window",
-        |t| Answer::double(t.costed.run.window.setup.copied_bytes as f64)
-    ),
-    fact!(
-        "run.setup_copied_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Copy time before the first kernel: outside the window",
-        |t| Answer::double(t.costed.run.window.setup.copied_ns as f64)
-    ),
-    fact!(
-        "run.module_load_idle_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Idle time inside the window while the host loaded code: first launches of a kernel, first calls of a library",
-        |t| Answer::double(t.costed.run.window.setup.loading_ns as f64)
-    ),
-    fact!(
-        "run.algorithm_search_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of the kernel time of the capture, without declared warm-up, in which a library tried algorithms",
-        |t| Answer::share(
-            search_ns(t.costed),
-            search_ns(t.costed) + t.totals.kernel_ns
-        )
-    ),
-    fact!(
-        "run.first_launch_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Longest first launch (lazy loading) inside the capture; 0 when none stands out",
-        |t| Answer::double(t.costed.run.window.setup.first_launch_ns as f64)
-    ),
-];
+    },
+    /// Share of kernel time in families limited by memory traffic
+    "run.memory_bound_share": DOUBLE => |t| Answer::share(t.sums.memory_ns, t.sums.kernel_ns),
+    /// Share of kernel time in Triton kernels: above 0 means torch.compile or custom Triton
+    "run.triton_share": DOUBLE => |t| Answer::share(t.sums.triton_ns, t.sums.kernel_ns),
+    /// Share of kernel time in fused attention kernels
+    "run.fused_attention_share": DOUBLE =>
+        |t| Answer::share(t.sums.fused_attention_ns, t.sums.kernel_ns),
+    /// Share of kernel time in kernels whose name is not recognized
+    "run.unknown_family_share": DOUBLE =>
+        |t| Answer::share(t.sums.unknown_family_ns, t.sums.kernel_ns),
+    /// Share of kernel time with a layer name better than the operator
+    "run.layer_share": DOUBLE => |t| {
+        let named = t.costed.run.sites.iter().filter(|s| s.layer.is_some());
+        let ns = named.map(|s| s.time_ns).fold(0, i64::saturating_add);
+        Answer::share(ns as f64, t.sums.kernel_ns)
+    },
+    /// Backward passes or optimizer steps were seen, by operators, ranges or kernels
+    "run.training": BOOL needs RANGES_OF_OPS => |t| {
+        let seen = t.sums.training || t.framework.optimizer_steps > 0;
+        let known = seen || t.costed.run.attribution.with_op > 0;
+        known.then_some(seen)
+    },
+    /// Operators of the update: optimizer, clipping, scaling; without namespace and underscores
+    "run.update_ops": STRINGS => |t| Arc::clone(&t.sums.update_ops),
+    /// Median duration of a kernel launch call on the host
+    "run.launch_median_ns": DOUBLE needs API => |t| t.sums.launch_median_ns,
+    /// From the first event to the first kernel: outside the window
+    "run.setup_ns": DOUBLE => |t| t.costed.run.window.setup.ns as f64,
+    /// Copied before the first kernel: outside the window
+    "run.setup_copied_bytes": DOUBLE => |t| t.costed.run.window.setup.copied_bytes as f64,
+    /// Copy time before the first kernel: outside the window
+    "run.setup_copied_ns": DOUBLE => |t| t.costed.run.window.setup.copied_ns as f64,
+    /// Idle time inside the window while the host loaded code: first launches of a kernel, first calls of a
+    /// library
+    "run.module_load_idle_ns": DOUBLE => |t| t.costed.run.window.setup.loading_ns as f64,
+    /// Share of the kernel time of the capture, without declared warm-up, in which a library tried
+    /// algorithms
+    "run.algorithm_search_share": DOUBLE => |t| {
+        let search_ns = search_ns(t.costed);
+        Answer::share(search_ns, search_ns + t.totals.kernel_ns)
+    },
+    /// Longest first launch (lazy loading) inside the capture; 0 when none stands out
+    "run.first_launch_ns": DOUBLE => |t| t.costed.run.window.setup.first_launch_ns as f64,
+};
 
 /// Kernel time in which libraries tried algorithms, in ns: what was excluded for it.
 fn search_ns(costed: &Costed) -> f64 {

@@ -1,10 +1,11 @@
 //! Facts of a site: all op calls with the same layer, operator, direction, shapes and dtypes.
 
+use super::chain::plain_name;
 use super::equal_calls::EqualCalls;
-use super::{Answer, Entry, FactTable, Subject, Value, fact};
+use super::{Answer, Entry, FactTable, Subject, facts};
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
-use crate::cost::{DecodedName, Dims, Family, OpCost, SiteCost, TensorCore};
+use crate::cost::{AttentionSize, ConvSize, DecodedName, Dims, Family, GemmSize, OpCost, SiteCost};
 use crate::gpu::How;
 
 /// A site with its fact table.
@@ -122,62 +123,29 @@ impl<'a> SiteScope<'a> {
         self.decoded().iter().any(|d| named(&d.base))
     }
 
-    fn gemm(&self, pick: fn(u64, u64, u64, u64) -> u64) -> Answer {
+    fn gemm(&self) -> Option<GemmSize> {
+        self.dims().gemm()
+    }
+
+    fn conv(&self) -> Option<ConvSize> {
         match self.dims() {
-            Dims::Gemm { batch, m, n, k, .. } => Answer::int(pick(batch, m, n, k)),
-            _ => Answer::Absent,
+            Dims::Conv(size) => Some(size),
+            _ => None,
         }
     }
 
-    fn contiguous(&self, pick: fn((bool, bool, bool)) -> bool) -> Answer {
+    fn attention(&self) -> Option<AttentionSize> {
         match self.dims() {
-            Dims::Gemm { contiguous, .. } => Answer::flag(pick(contiguous)),
-            _ => Answer::Absent,
-        }
-    }
-
-    fn conv(&self, pick: fn(ConvDims) -> u64) -> Answer {
-        match self.dims() {
-            Dims::Conv {
-                n,
-                c,
-                k,
-                groups,
-                filter,
-                stride,
-                out_spatial,
-                ..
-            } => Answer::int(pick(ConvDims {
-                n,
-                c,
-                k,
-                groups,
-                filter,
-                stride,
-                out_spatial,
-            })),
-            _ => Answer::Absent,
-        }
-    }
-
-    fn attention(&self, pick: fn(u64, u64, u64, u64) -> u64) -> Answer {
-        match self.dims() {
-            Dims::Attention {
-                heads,
-                seq_q,
-                seq_k,
-                head_dim,
-                ..
-            } => Answer::int(pick(heads, seq_q, seq_k, head_dim)),
-            _ => Answer::Absent,
+            Dims::Attention(size) => Some(size),
+            _ => None,
         }
     }
 
     /// Rows and columns of softmax, norms and losses.
-    fn rows(&self, pick: fn(u64, u64) -> u64) -> Answer {
+    fn rows(&self) -> Option<(u64, u64)> {
         match self.dims() {
-            Dims::Rows { rows, cols } => Answer::int(pick(rows, cols)),
-            _ => Answer::Absent,
+            Dims::Rows { rows, cols } => Some((rows, cols)),
+            _ => None,
         }
     }
 
@@ -196,619 +164,162 @@ impl<'a> SiteScope<'a> {
     }
 }
 
-/// The named dimensions of a convolution.
-struct ConvDims {
-    n: u64,
-    c: u64,
-    k: u64,
-    groups: u64,
-    filter: u64,
-    stride: u64,
-    out_spatial: u64,
-}
-
 const GEMM: &[Family] = &[Family::Gemm];
 const CONV: &[Family] = &[Family::Conv];
 const ATTENTION: &[Family] = &[Family::Attention];
 const ROWS: &[Family] = &[Family::Softmax, Family::Norm, Family::Loss];
 
-pub(super) const ENTRIES: &[Entry<Sites>] = &[
-    fact!(
-        "site.op",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operator as the profile spells it; the kernel's label when no operator is known",
-        |s| {
-            match &s.site.op {
-                Some(op) => Answer::word(&op.display()),
-                None => Answer::or_silent(s.main_kernel().map(|d| d.label.as_str()), Answer::word),
-            }
-        }
-    ),
-    fact!(
-        "site.op_name",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The operator without namespace, dunders and in-place underscores: `mul`, `log_softmax`; empty when unknown",
-        |s| {
-            Answer::word(
-                s.site
-                    .op
-                    .as_ref()
-                    .map_or("", |op| super::chain::plain_name(&op.name)),
-            )
-        }
-    ),
-    fact!(
-        "site.enclosing_ops",
-        Strings,
-        "",
-        &[],
-        NOTHING,
-        "The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`, `contiguous`; ranges of PyTorch itself as `sync_batch_norm`, `fsdp`, `torch_compiled`",
-        |s| { Answer::Value(Value::Strings(s.table.enclosing_ops.site(s.id))) }
-    ),
-    fact!(
-        "site.has_op",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "An operator is known",
-        |s| Answer::flag(s.site.op.is_some())
-    ),
-    fact!(
-        "site.family",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "What kind of work: `gemm`, `conv`, `attention`, `norm`, `pointwise` and so on",
-        |s| Answer::word(s.cost.family.name())
-    ),
-    fact!(
-        "site.direction",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "`fprop`, `bprop`, `update` or `unknown`",
-        |s| Answer::word(s.site.direction.name())
-    ),
-    fact!(
-        "site.recomputed",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Forward work done again inside the backward pass",
-        |s| Answer::flag(s.site.recomputed)
-    ),
-    fact!(
-        "site.layer",
-        Str,
-        "",
-        &[],
-        LAYERS,
-        "Its layer's full name",
-        |s| {
-            Answer::maybe_word(
-                s.site
-                    .layer
-                    .and_then(|id| s.table.costed.run.layers.get(id.idx()))
-                    .map(|l| l.name.as_str()),
-            )
-        }
-    ),
-    fact!(
-        "site.source_line",
-        Str,
-        "",
-        &[],
-        LAYERS,
-        "Innermost user source line",
-        |s| Answer::maybe_word(s.site.source_line.as_deref())
-    ),
-    fact!("site.calls", Int, "", &[], NOTHING, "Operator calls", |s| {
-        Answer::int(u64::from(s.site.calls))
-    }),
-    fact!(
-        "site.time_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of its kernels, summed over calls",
-        |s| Answer::double(s.site.time_ns as f64)
-    ),
-    fact!(
-        "site.exposed_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "The part of its time during which nothing else ran on the device",
-        |s| Answer::double(s.site.exposed_ns as f64)
-    ),
-    fact!(
-        "site.mean_call_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time per call",
-        |s| Answer::double(s.site.time_ns as f64 / f64::from(s.site.calls.max(1)))
-    ),
-    fact!(
-        "site.gpu_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Its share of GPU busy time",
-        |s| Answer::double((s.site.time_ns as f64 / s.table.totals.gpu_busy_ns).min(1.0))
-    ),
-    fact!(
-        "site.kernel_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Its share of kernel time",
-        |s| Answer::double(s.site.time_ns as f64 / s.table.sums.kernel_ns)
-    ),
-    fact!(
-        "site.kernel",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "Label of its main kernel",
-        |s| Answer::or_silent(s.main_kernel().map(|d| d.label.as_str()), Answer::word)
-    ),
-    fact!(
-        "site.triton",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Its main kernel was compiled by Triton",
-        |s| Answer::flag(s.main_kernel().is_some_and(|d| d.triton))
-    ),
-    fact!(
-        "site.has_shapes",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Its shapes are known",
-        |s| Answer::flag(s.args().is_some_and(|a| a.tensors().next().is_some()))
-    ),
-    fact!(
-        "site.shapes",
-        Str,
-        "",
-        &[],
-        SHAPES,
-        "Shapes and dtypes of its tensor arguments",
-        |s| {
-            match s.shapes() {
-                Some(text) if !text.is_empty() => Answer::word(&text),
-                _ => Answer::Absent,
-            }
-        }
-    ),
-    fact!(
-        "site.expanded",
-        Bool,
-        "",
-        &[],
-        STRIDES,
-        "One of its tensors is expanded: the same memory stands for many elements",
-        |s| Answer::maybe(s.expanded(), Answer::flag)
-    ),
-    fact!(
-        "site.rank",
-        Int,
-        "",
-        &[],
-        SHAPES,
-        "Number of dimensions of its first tensor argument",
-        |s| Answer::maybe(s.first_tensor().map(|t| t.shape.len() as u64), Answer::int)
-    ),
-    fact!(
-        "site.grows",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "A concatenation of a series in which each appends to the result of the one before: the loop copies quadratically much",
-        |s| Answer::flag(s.table.growing_cats.contains(&s.id))
-    ),
-    fact!(
-        "site.dtype",
-        Str,
-        "",
-        &[],
-        SHAPES,
-        "Element type of its first tensor argument",
-        |s| Answer::maybe_word(s.first_tensor().and_then(|t| t.dtype).map(DType::name))
-    ),
-    fact!(
-        "site.math_dtype",
-        Str,
-        "",
-        &[],
-        KERNEL_NAME,
-        "Type the math runs in; `tf32` for fp32 tensors on Tensor Cores",
-        |s| Answer::maybe_word(s.cost.math_dtype.map(DType::name))
-    ),
-    fact!(
-        "site.tensor_core",
-        Bool,
-        "",
-        Family::MATH,
-        KERNEL_NAME,
-        "It runs on Tensor Cores",
-        |s| match s.cost.tensor_core {
-            TensorCore::Yes => Answer::flag(true),
-            TensorCore::No => Answer::flag(false),
-            TensorCore::Unknown => Answer::Absent,
-        }
-    ),
-    fact!(
-        "site.flops",
-        Double,
-        "FLOP",
-        &[],
-        SHAPES,
-        "FLOPs over all calls; 1 multiply-add is 2",
-        |s| Answer::maybe(s.cost.flops, Answer::double)
-    ),
-    fact!(
-        "site.moved_bytes",
-        Double,
-        "bytes",
-        &[],
-        SHAPES,
-        "Compulsory DRAM bytes over all calls",
-        |s| Answer::maybe(s.cost.bytes, Answer::double)
-    ),
-    fact!(
-        "site.least_bytes",
-        Double,
-        "bytes",
-        &[],
-        NOTHING,
-        "Weights or cached keys and values that all calls read at least: replays of CUDA graphs, by a recording without graphs; silent for others",
-        |s| Answer::or_silent(s.cost.least_bytes, Answer::double)
-    ),
-    fact!(
-        "site.ideal_ns",
-        Double,
-        "ns",
-        &[],
-        GPU_AND_SHAPES,
-        "Ideal time in the unit and precision it ran in",
-        |s| Answer::maybe(s.cost.ideal_ns, Answer::double)
-    ),
-    fact!(
-        "site.best_ideal_ns",
-        Double,
-        "ns",
-        &[],
-        GPU_AND_SHAPES,
-        "Ideal time in the best unit and precision available to it",
-        |s| Answer::maybe(s.cost.best_ideal_ns, Answer::double)
-    ),
-    fact!(
-        "site.reachable_ns",
-        Double,
-        "ns",
-        &[],
-        GPU_AND_SHAPES,
-        "Time a well-tuned kernel takes in the best unit and precision",
-        |s| Answer::maybe(s.cost.reachable_ns, Answer::double)
-    ),
-    fact!(
-        "site.best_dtype",
-        Str,
-        "",
-        &[],
-        GPU_AND_SHAPES,
-        "The precision of `site.best_ideal_ns`",
-        |s| Answer::maybe_word(s.cost.best_dtype.map(DType::name))
-    ),
-    fact!(
-        "site.counted_at_most",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "Whether its FLOPs and bytes are the most that they can be, and so its ideal time and efficiency: experts of a mixture, of which a profile does not tell which ones got tokens",
-        |s| Answer::flag(s.cost.at_most())
-    ),
-    fact!(
-        "site.efficiency",
-        Double,
-        "",
-        &[],
-        GPU_AND_SHAPES,
-        "Ideal over silicon time, in the unit and precision it ran in; silent where `--gpu` asks for another GPU than the times were measured on",
-        |s| match s.cost.ideal_ns {
-            _ if s.what_if() => Answer::DoesNotApply,
-            Some(ideal) => Answer::double(ideal / s.site.time_ns as f64),
-            None => Answer::Absent,
-        }
-    ),
-    fact!(
-        "site.equal_efficiency",
-        Double,
-        "",
-        &[],
-        GPU_AND_SHAPES,
-        "Ideal over silicon time of all calls with its operator, direction, shapes and main kernel, in whatever layer; silent as `site.efficiency`",
-        |s| match s.equal_calls() {
-            _ if s.what_if() => Answer::DoesNotApply,
-            calls => Answer::maybe(calls.map(|calls| calls.efficiency()), Answer::double),
-        }
-    ),
-    fact!(
-        "site.equal_call_ns",
-        Double,
-        "ns",
-        &[],
-        GPU_AND_SHAPES,
-        "GPU time per call of all calls with its operator, direction, shapes and main kernel",
-        |s| Answer::maybe(s.equal_calls().map(|calls| calls.call_ns()), Answer::double)
-    ),
-    fact!(
-        "site.slowdown",
-        Double,
-        "",
-        &[],
-        GPU_AND_SHAPES,
-        "Silicon over best ideal time",
-        |s| Answer::maybe(
-            s.cost
-                .best_ideal_ns
-                .map(|best| s.site.time_ns as f64 / best),
-            Answer::double
-        )
-    ),
-    fact!(
-        "site.bound",
-        Str,
-        "",
-        &[],
-        GPU_AND_SHAPES,
-        "What limits the ideal: `math`, `memory` or `latency`",
-        |s| Answer::maybe_word(s.cost.bound.map(crate::cost::Bound::name))
-    ),
-    fact!(
-        "site.autotuning",
-        Bool,
-        "",
-        &[],
-        NOTHING,
-        "One call ran many candidate kernels: a library's algorithm search",
-        |s| Answer::flag(s.cost.autotuning)
-    ),
-    fact!(
-        "site.winograd_or_fft",
-        Bool,
-        "",
-        CONV,
-        NOTHING,
-        "It ran as a Winograd or FFT convolution, which multiplies less often than the FLOPs of a convolution count",
-        |s| Answer::flag(s.transformed())
-    ),
-    fact!(
-        "site.layout_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "GPU time of layout transposes among its kernels",
-        |s| Answer::double(s.family_ns(Family::Layout))
-    ),
-    fact!(
-        "site.kernels_per_call",
-        Double,
-        "",
-        &[],
-        NOTHING,
-        "Kernel executions per call",
-        |s| {
-            let count: u32 = s.site.kernels.iter().map(|k| k.count).sum();
-            Answer::double(f64::from(count) / f64::from(s.site.calls.max(1)))
-        }
-    ),
-    fact!(
-        "site.m",
-        Int,
-        "",
-        GEMM,
-        SHAPES,
-        "Rows of the result (for `linear`: tokens); a backward call has its forward's",
-        |s| s.gemm(|_, m, _, _| m)
-    ),
-    fact!(
-        "site.n",
-        Int,
-        "",
-        GEMM,
-        SHAPES,
-        "Columns of the result (for `linear`: output features)",
-        |s| s.gemm(|_, _, n, _| n)
-    ),
-    fact!(
-        "site.k",
-        Int,
-        "",
-        GEMM,
-        SHAPES,
-        "Inner dimension (for `linear`: input features)",
-        |s| s.gemm(|_, _, _, k| k)
-    ),
-    fact!(
-        "site.batch",
-        Int,
-        "",
-        GEMM,
-        SHAPES,
-        "Matrices in a batched product, 1 otherwise",
-        |s| s.gemm(|b, _, _, _| b)
-    ),
-    fact!(
-        "site.m_contiguous",
-        Bool,
-        "",
-        GEMM,
-        SHAPES,
-        "M is contiguous in memory in an operand or the result, so its alignment counts",
-        |s| s.contiguous(|c| c.0)
-    ),
-    fact!(
-        "site.n_contiguous",
-        Bool,
-        "",
-        GEMM,
-        SHAPES,
-        "N is contiguous in memory in an operand or the result, so its alignment counts",
-        |s| s.contiguous(|c| c.1)
-    ),
-    fact!(
-        "site.k_contiguous",
-        Bool,
-        "",
-        GEMM,
-        SHAPES,
-        "K is contiguous in memory in an operand or the result, so its alignment counts",
-        |s| s.contiguous(|c| c.2)
-    ),
-    fact!(
-        "site.images",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Batch size of a convolution",
-        |s| s.conv(|c| c.n)
-    ),
-    fact!(
-        "site.channels_in",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Input channels",
-        |s| s.conv(|c| c.c)
-    ),
-    fact!(
-        "site.channels_out",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Output channels",
-        |s| s.conv(|c| c.k)
-    ),
-    fact!(
-        "site.groups",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Groups of a convolution",
-        |s| s.conv(|c| c.groups)
-    ),
-    fact!(
-        "site.filter",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Filter elements per channel pair: 9 for 3x3",
-        |s| s.conv(|c| c.filter)
-    ),
-    fact!(
-        "site.stride",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Stride of a convolution, the largest of its dimensions",
-        |s| match s.conv(|c| c.stride) {
-            Answer::Value(Value::Int(0)) => Answer::Absent,
-            stride => stride,
-        }
-    ),
-    fact!(
-        "site.out_spatial",
-        Int,
-        "",
-        CONV,
-        SHAPES,
-        "Output positions per image",
-        |s| s.conv(|c| c.out_spatial)
-    ),
-    fact!(
-        "site.heads",
-        Int,
-        "",
-        ATTENTION,
-        SHAPES,
-        "Query heads",
-        |s| s.attention(|h, _, _, _| h)
-    ),
-    fact!(
-        "site.seq_q",
-        Int,
-        "",
-        ATTENTION,
-        SHAPES,
-        "Query length",
-        |s| s.attention(|_, q, _, _| q)
-    ),
-    fact!(
-        "site.seq_k",
-        Int,
-        "",
-        ATTENTION,
-        SHAPES,
-        "Key length",
-        |s| s.attention(|_, _, k, _| k)
-    ),
-    fact!(
-        "site.head_dim",
-        Int,
-        "",
-        ATTENTION,
-        SHAPES,
-        "Head dimension",
-        |s| s.attention(|_, _, _, d| d)
-    ),
-    fact!(
-        "site.rows",
-        Int,
-        "",
-        ROWS,
-        SHAPES,
-        "Independent rows of a softmax, norm or loss",
-        |s| s.rows(|r, _| r)
-    ),
-    fact!(
-        "site.cols",
-        Int,
-        "",
-        ROWS,
-        SHAPES,
-        "Elements per row: classes of a softmax, features of a norm",
-        |s| s.rows(|_, c| c)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+    /// The operator as the profile spells it; the kernel's label when no operator is known
+    "site.op": STR => |s| match &s.site.op {
+        Some(op) => Answer::from(op.display()),
+        None => Answer::or_silent(s.main_kernel().map(|d| d.label.as_str())),
+    },
+    /// The operator without namespace, dunders and in-place underscores: `mul`, `log_softmax`; empty when
+    /// unknown
+    "site.op_name": STR => |s| s.site.op.as_ref().map_or("", |op| plain_name(&op.name)),
+    /// The operator and those around nine tenths of its time, plainly spelled: `copy`, `clone`,
+    /// `contiguous`; ranges of PyTorch itself as `sync_batch_norm`, `fsdp`, `torch_compiled`
+    "site.enclosing_ops": STRINGS => |s| s.table.enclosing_ops.site(s.id),
+    /// An operator is known
+    "site.has_op": BOOL => |s| s.site.op.is_some(),
+    /// What kind of work: `gemm`, `conv`, `attention`, `norm`, `pointwise` and so on
+    "site.family": STR => |s| s.cost.family.name(),
+    /// `fprop`, `bprop`, `update` or `unknown`
+    "site.direction": STR => |s| s.site.direction.name(),
+    /// Forward work done again inside the backward pass
+    "site.recomputed": BOOL => |s| s.site.recomputed,
+    /// Its layer's full name
+    "site.layer": STR needs LAYERS => |s| {
+        let layers = &s.table.costed.run.layers;
+        let layer = s.site.layer.and_then(|id| layers.get(id.idx()));
+        layer.map(|layer| layer.name.as_str())
+    },
+    /// Innermost user source line
+    "site.source_line": STR needs LAYERS => |s| s.site.source_line.as_deref(),
+    /// Operator calls
+    "site.calls": INT => |s| s.site.calls,
+    /// GPU time of its kernels, summed over calls
+    "site.time_ns": DOUBLE => |s| s.site.time_ns as f64,
+    /// The part of its time during which nothing else ran on the device
+    "site.exposed_ns": DOUBLE => |s| s.site.exposed_ns as f64,
+    /// GPU time per call
+    "site.mean_call_ns": DOUBLE => |s| s.site.time_ns as f64 / f64::from(s.site.calls.max(1)),
+    /// Its share of GPU busy time
+    "site.gpu_share": DOUBLE => |s| (s.site.time_ns as f64 / s.table.totals.gpu_busy_ns).min(1.0),
+    /// Its share of kernel time
+    "site.kernel_share": DOUBLE => |s| s.site.time_ns as f64 / s.table.sums.kernel_ns,
+    /// Label of its main kernel
+    "site.kernel": STR => |s| Answer::or_silent(s.main_kernel().map(|d| d.label.as_str())),
+    /// Its main kernel was compiled by Triton
+    "site.triton": BOOL => |s| s.main_kernel().is_some_and(|d| d.triton),
+    /// Its shapes are known
+    "site.has_shapes": BOOL => |s| s.args().is_some_and(|a| a.tensors().next().is_some()),
+    /// Shapes and dtypes of its tensor arguments
+    "site.shapes": STR needs SHAPES => |s| s.shapes().filter(|text| !text.is_empty()),
+    /// One of its tensors is expanded: the same memory stands for many elements
+    "site.expanded": BOOL needs STRIDES => |s| s.expanded(),
+    /// Number of dimensions of its first tensor argument
+    "site.rank": INT needs SHAPES => |s| s.first_tensor().map(|t| t.shape.len() as u64),
+    /// A concatenation of a series in which each appends to the result of the one before: the loop copies
+    /// quadratically much
+    "site.grows": BOOL => |s| s.table.growing_cats.contains(&s.id),
+    /// Element type of its first tensor argument
+    "site.dtype": STR needs SHAPES => |s| s.first_tensor().and_then(|t| t.dtype).map(DType::name),
+    /// Type the math runs in; `tf32` for fp32 tensors on Tensor Cores
+    "site.math_dtype": STR needs KERNEL_NAME => |s| s.cost.math_dtype.map(DType::name),
+    /// It runs on Tensor Cores
+    "site.tensor_core": BOOL needs KERNEL_NAME of Family::MATH => |s| s.cost.tensor_core.known(),
+    /// FLOPs over all calls; 1 multiply-add is 2
+    "site.flops": DOUBLE needs SHAPES => |s| s.cost.flops,
+    /// Compulsory DRAM bytes over all calls
+    "site.moved_bytes": DOUBLE needs SHAPES => |s| s.cost.bytes,
+    /// Weights or cached keys and values that all calls read at least: replays of CUDA graphs, by a
+    /// recording without graphs; silent for others
+    "site.least_bytes": DOUBLE => |s| Answer::or_silent(s.cost.least_bytes),
+    /// Ideal time in the unit and precision it ran in
+    "site.ideal_ns": DOUBLE needs GPU_AND_SHAPES => |s| s.cost.ideal_ns,
+    /// Ideal time in the best unit and precision available to it
+    "site.best_ideal_ns": DOUBLE needs GPU_AND_SHAPES => |s| s.cost.best_ideal_ns,
+    /// Time a well-tuned kernel takes in the best unit and precision
+    "site.reachable_ns": DOUBLE needs GPU_AND_SHAPES => |s| s.cost.reachable_ns,
+    /// The precision of `site.best_ideal_ns`
+    "site.best_dtype": STR needs GPU_AND_SHAPES => |s| s.cost.best_dtype.map(DType::name),
+    /// Whether its FLOPs and bytes are the most that they can be, and so its ideal time and efficiency:
+    /// experts of a mixture, of which a profile does not tell which ones got tokens
+    "site.counted_at_most": BOOL => |s| s.cost.at_most(),
+    /// Ideal over silicon time, in the unit and precision it ran in; silent where `--gpu` asks for another
+    /// GPU than the times were measured on
+    "site.efficiency": DOUBLE needs GPU_AND_SHAPES => |s| match s.cost.ideal_ns {
+        _ if s.what_if() => Answer::DoesNotApply,
+        Some(ideal) => Answer::from(ideal / s.site.time_ns as f64),
+        None => Answer::Absent,
+    },
+    /// Ideal over silicon time of all calls with its operator, direction, shapes and main kernel, in
+    /// whatever layer; silent as `site.efficiency`
+    "site.equal_efficiency": DOUBLE needs GPU_AND_SHAPES => |s| match s.equal_calls() {
+        _ if s.what_if() => Answer::DoesNotApply,
+        calls => Answer::from(calls.map(|calls| calls.efficiency())),
+    },
+    /// GPU time per call of all calls with its operator, direction, shapes and main kernel
+    "site.equal_call_ns": DOUBLE needs GPU_AND_SHAPES =>
+        |s| s.equal_calls().map(|calls| calls.call_ns()),
+    /// Silicon over best ideal time
+    "site.slowdown": DOUBLE needs GPU_AND_SHAPES =>
+        |s| s.cost.best_ideal_ns.map(|best| s.site.time_ns as f64 / best),
+    /// What limits the ideal: `math`, `memory` or `latency`
+    "site.bound": STR needs GPU_AND_SHAPES => |s| s.cost.bound.map(crate::cost::Bound::name),
+    /// One call ran many candidate kernels: a library's algorithm search
+    "site.autotuning": BOOL => |s| s.cost.autotuning,
+    /// It ran as a Winograd or FFT convolution, which multiplies less often than the FLOPs of a convolution
+    /// count
+    "site.winograd_or_fft": BOOL of CONV => |s| s.transformed(),
+    /// GPU time of layout transposes among its kernels
+    "site.layout_ns": DOUBLE => |s| s.family_ns(Family::Layout),
+    /// Kernel executions per call
+    "site.kernels_per_call": DOUBLE => |s| {
+        let count: u32 = s.site.kernels.iter().map(|k| k.count).sum();
+        f64::from(count) / f64::from(s.site.calls.max(1))
+    },
+    /// Rows of the result (for `linear`: tokens); a backward call has its forward's
+    "site.m": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.m),
+    /// Columns of the result (for `linear`: output features)
+    "site.n": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.n),
+    /// Inner dimension (for `linear`: input features)
+    "site.k": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.k),
+    /// Matrices in a batched product, 1 otherwise
+    "site.batch": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.batch),
+    /// M is contiguous in memory in an operand or the result, so its alignment counts
+    "site.m_contiguous": BOOL needs SHAPES of GEMM => |s| s.gemm().map(|g| g.contiguous.0),
+    /// N is contiguous in memory in an operand or the result, so its alignment counts
+    "site.n_contiguous": BOOL needs SHAPES of GEMM => |s| s.gemm().map(|g| g.contiguous.1),
+    /// K is contiguous in memory in an operand or the result, so its alignment counts
+    "site.k_contiguous": BOOL needs SHAPES of GEMM => |s| s.gemm().map(|g| g.contiguous.2),
+    /// Batch size of a convolution
+    "site.images": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.n),
+    /// Input channels
+    "site.channels_in": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.c),
+    /// Output channels
+    "site.channels_out": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.k),
+    /// Groups of a convolution
+    "site.groups": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.groups),
+    /// Filter elements per channel pair: 9 for 3x3
+    "site.filter": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.filter),
+    /// Stride of a convolution, the largest of its dimensions
+    "site.stride": INT needs SHAPES of CONV =>
+        |s| s.conv().map(|c| c.stride).filter(|stride| *stride > 0),
+    /// Output positions per image
+    "site.out_spatial": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.out_spatial),
+    /// Query heads
+    "site.heads": INT needs SHAPES of ATTENTION => |s| s.attention().map(|a| a.heads),
+    /// Query length
+    "site.seq_q": INT needs SHAPES of ATTENTION => |s| s.attention().map(|a| a.seq_q),
+    /// Key length
+    "site.seq_k": INT needs SHAPES of ATTENTION => |s| s.attention().map(|a| a.seq_k),
+    /// Head dimension
+    "site.head_dim": INT needs SHAPES of ATTENTION => |s| s.attention().map(|a| a.head_dim),
+    /// Independent rows of a softmax, norm or loss
+    "site.rows": INT needs SHAPES of ROWS => |s| s.rows().map(|(rows, _)| rows),
+    /// Elements per row: classes of a softmax, features of a norm
+    "site.cols": INT needs SHAPES of ROWS => |s| s.rows().map(|(_, cols)| cols),
+};

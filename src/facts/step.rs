@@ -1,6 +1,6 @@
 //! Facts of numbered steps and of ranks (one process each).
 
-use super::{Answer, Entry, FactTable, Subject, fact};
+use super::{Answer, Entry, FactTable, Subject, facts};
 use crate::correlate::{Run, Step};
 
 /// A step in its run.
@@ -15,43 +15,19 @@ impl Subject for StepSubject {
     type Of<'a> = StepScope<'a>;
 }
 
-pub(super) const STEP_ENTRIES: &[Entry<StepSubject>] = &[
-    fact!(
-        "step.number",
-        Int,
-        "",
-        &[],
-        STEPS,
-        "Its number, as the program gave it",
-        |s| Answer::int(s.step.number)
-    ),
-    fact!(
-        "step.time_ns",
-        Double,
-        "ns",
-        &[],
-        STEPS,
-        "Its duration on the host's clock",
-        |s| Answer::double(s.step.span.ns() as f64)
-    ),
-    fact!(
-        "step.over_mean",
-        Double,
-        "",
-        &[],
-        STEPS,
-        "Its duration over the mean of all steps",
-        |s| {
-            Answer::maybe(
-                s.table
-                    .sums
-                    .host_step_ns
-                    .map(|mean| s.step.span.ns() as f64 / mean),
-                Answer::double,
-            )
-        }
-    ),
-];
+pub(super) const STEP_ENTRIES: &[Entry<StepSubject>] = facts! {
+    /// Its number, as the program gave it
+    "step.number": INT needs STEPS => |s| s.step.number,
+    /// Its duration on the host's clock
+    "step.time_ns": DOUBLE needs STEPS => |s| s.step.span.ns() as f64,
+    /// Its duration over the mean of all steps
+    "step.over_mean": DOUBLE needs STEPS => |s| {
+        s.table
+            .sums
+            .host_step_ns
+            .map(|mean| s.step.span.ns() as f64 / mean)
+    },
+};
 
 /// A process with the GPU time of its kernels.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,59 +91,20 @@ impl Subject for Ranks {
     type Of<'a> = RankScope;
 }
 
-pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = &[
-    fact!(
-        "rank.number",
-        Int,
-        "",
-        &[],
-        NOTHING,
-        "The distributed rank, else the position of the process in the file",
-        |r| Answer::int(r.number)
-    ),
-    fact!(
-        "rank.kernel_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Kernel time it launched inside the window",
-        |r| Answer::double(r.kernel_ns)
-    ),
-    fact!(
-        "rank.over_mean",
-        Double,
-        "",
-        &[],
-        NOTHING,
-        "Its kernel time over the mean of all ranks",
-        |r| Answer::double(r.kernel_ns / r.mean_kernel_ns)
-    ),
-    fact!(
-        "rank.compute_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "Kernel time it launched inside the window, without collectives, which wait for other ranks",
-        |r| Answer::double(r.compute_ns)
-    ),
-    fact!(
-        "rank.compute_over_median",
-        Double,
-        "",
-        &[],
-        NOTHING,
-        "`rank.compute_ns` over the median of all ranks, the lower one of two; silent where half of them compute nothing",
-        |r| Answer::share(r.compute_ns, r.median_compute_ns)
-    ),
-    fact!(
-        "rank.kernels_over_median",
-        Double,
-        "",
-        &[],
-        NOTHING,
-        "The number of its kernels without collectives over the median of all ranks: about 1 where a rank has no more work but works more slowly",
-        |r| Answer::share(r.compute_kernels, r.median_compute_kernels)
-    ),
-];
+pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = facts! {
+    /// The distributed rank, else the position of the process in the file
+    "rank.number": INT => |r| r.number,
+    /// Kernel time it launched inside the window
+    "rank.kernel_ns": DOUBLE => |r| r.kernel_ns,
+    /// Its kernel time over the mean of all ranks
+    "rank.over_mean": DOUBLE => |r| r.kernel_ns / r.mean_kernel_ns,
+    /// Kernel time it launched inside the window, without collectives, which wait for other ranks
+    "rank.compute_ns": DOUBLE => |r| r.compute_ns,
+    /// `rank.compute_ns` over the median of all ranks, the lower one of two; silent where half of them
+    /// compute nothing
+    "rank.compute_over_median": DOUBLE => |r| Answer::share(r.compute_ns, r.median_compute_ns),
+    /// The number of its kernels without collectives over the median of all ranks: about 1 where a rank has
+    /// no more work but works more slowly
+    "rank.kernels_over_median": DOUBLE =>
+        |r| Answer::share(r.compute_kernels, r.median_compute_kernels),
+};

@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn steps_with_different_shapes_are_distinguished() {
-        assert_eq!(steps(&[4, 4, 4, 4]), Answer::int(1));
-        assert_eq!(steps(&[4, 4, 4, 3]), Answer::int(2));
-        assert_eq!(steps(&[4, 5, 6, 7]), Answer::int(4));
+        assert_eq!(steps(&[4, 4, 4, 4]), Answer::from(1_u64));
+        assert_eq!(steps(&[4, 4, 4, 3]), Answer::from(2_u64));
+        assert_eq!(steps(&[4, 5, 6, 7]), Answer::from(4_u64));
         assert_eq!(steps(&[]), Answer::Absent);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::run::Runs;
-use super::{Answer, Entry, fact, median};
+use super::{Answer, Entry, facts, median};
 use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
@@ -316,131 +316,49 @@ fn spread(values: &[i64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.late_load_steps",
-        Int,
-        "",
-        &[],
-        MORE_STEPS,
-        "Steps after the second in which the GPU waited while the host compiled or loaded code",
-        |t| Answer::maybe(t.step_stability.late_load_steps, Answer::int)
-    ),
-    fact!(
-        "run.late_load_ns",
-        Double,
-        "ns",
-        &[],
-        NOTHING,
-        "How long the GPU waited in the steps of `run.late_load_steps`; this is not part of the window",
-        |t| Answer::double(t.step_stability.late_load_ns)
-    ),
-    fact!(
-        "run.first_step_over_median",
-        Double,
-        "",
-        &[],
-        MORE_STEPS,
-        "Duration of the first step over the median of the others",
-        |t| Answer::maybe(t.step_stability.first_over_median, Answer::double)
-    ),
-    fact!(
-        "run.step_spread",
-        Double,
-        "",
-        &[],
-        MORE_STEPS,
-        "Standard deviation of the step durations over their mean, without the first step",
-        |t| Answer::maybe(t.step_stability.spread, Answer::double)
-    ),
-    fact!(
-        "run.longest_step_over_median",
-        Double,
-        "",
-        &[],
-        MORE_STEPS,
-        "Duration of the longest step over the median, without the first step",
-        |t| Answer::maybe(t.step_stability.longest_over_median, Answer::double)
-    ),
-    fact!(
-        "run.repeating_steps",
-        Int,
-        "",
-        &[],
-        STEPS,
-        "Most steps in a row that ran the same kernels with the same launch configurations",
-        |t| Answer::maybe(t.step_stability.repeating, Answer::int)
-    ),
-    fact!(
-        "run.outside_steps_share",
-        Double,
-        "share",
-        &[],
-        STEPS,
-        "Share of the launched kernel time that was launched outside numbered steps",
-        |t| Answer::maybe(t.step_stability.outside_share, Answer::double)
-    ),
-    fact!(
-        "run.syncs_per_step",
-        Double,
-        "",
-        &[],
-        STEPS,
-        "Blocking synchronization calls per step, on threads that launch kernels",
-        |t| Answer::maybe(t.step_stability.syncs_per_step, Answer::double)
-    ),
-    fact!(
-        "run.allocations_per_step",
-        Double,
-        "",
-        &[],
-        MORE_STEPS,
-        "Calls per step that ask the driver for memory or give it back, after the second step",
-        |t| Answer::maybe(
-            t.step_stability
-                .allocations
-                .filter(|a| a.steps > 0)
-                .map(|a| a.calls as f64 / a.steps as f64),
-            Answer::double
-        )
-    ),
-    fact!(
-        "run.allocation_share",
-        Double,
-        "share",
-        &[],
-        MORE_STEPS,
-        "Share of the time after the second step that the host spent in calls counted by `run.allocations_per_step`",
-        |t| Answer::maybe(
-            t.step_stability
-                .allocations
-                .filter(|a| a.of_ns > 0.0)
-                .map(|a| a.ns / a.of_ns),
-            Answer::double
-        )
-    ),
-    fact!(
-        "run.math_late_over_early",
-        Double,
-        "",
-        &[],
-        MORE_MATH,
-        "Median duration of a matrix kernel in the last third of the run over the first third: the least among three kernels or more, while nothing ran beside them; silent for fewer",
-        |t| match t.step_stability.slowdown {
-            None if t.step_stability.too_few_paced => Answer::DoesNotApply,
-            slowdown => Answer::maybe(slowdown, Answer::double),
-        }
-    ),
-    fact!(
-        "run.repeated_math_share",
-        Double,
-        "share",
-        &[],
-        NOTHING,
-        "Share of kernel time in the matrix kernels compared for `run.math_late_over_early`",
-        |t| Answer::double(t.step_stability.paced_share)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// Steps after the second in which the GPU waited while the host compiled or loaded code
+    "run.late_load_steps": INT needs MORE_STEPS => |t| t.step_stability.late_load_steps,
+    /// How long the GPU waited in the steps of `run.late_load_steps`; this is not part of the window
+    "run.late_load_ns": DOUBLE => |t| t.step_stability.late_load_ns,
+    /// Duration of the first step over the median of the others
+    "run.first_step_over_median": DOUBLE needs MORE_STEPS =>
+        |t| t.step_stability.first_over_median,
+    /// Standard deviation of the step durations over their mean, without the first step
+    "run.step_spread": DOUBLE needs MORE_STEPS => |t| t.step_stability.spread,
+    /// Duration of the longest step over the median, without the first step
+    "run.longest_step_over_median": DOUBLE needs MORE_STEPS =>
+        |t| t.step_stability.longest_over_median,
+    /// Most steps in a row that ran the same kernels with the same launch configurations
+    "run.repeating_steps": INT needs STEPS => |t| t.step_stability.repeating,
+    /// Share of the launched kernel time that was launched outside numbered steps
+    "run.outside_steps_share": DOUBLE needs STEPS => |t| t.step_stability.outside_share,
+    /// Blocking synchronization calls per step, on threads that launch kernels
+    "run.syncs_per_step": DOUBLE needs STEPS => |t| t.step_stability.syncs_per_step,
+    /// Calls per step that ask the driver for memory or give it back, after the second step
+    "run.allocations_per_step": DOUBLE needs MORE_STEPS => |t| {
+        t.step_stability
+            .allocations
+            .filter(|a| a.steps > 0)
+            .map(|a| a.calls as f64 / a.steps as f64)
+    },
+    /// Share of the time after the second step that the host spent in calls counted by
+    /// `run.allocations_per_step`
+    "run.allocation_share": DOUBLE needs MORE_STEPS => |t| {
+        t.step_stability
+            .allocations
+            .filter(|a| a.of_ns > 0.0)
+            .map(|a| a.ns / a.of_ns)
+    },
+    /// Median duration of a matrix kernel in the last third of the run over the first third: the least
+    /// among three kernels or more, while nothing ran beside them; silent for fewer
+    "run.math_late_over_early": DOUBLE needs MORE_MATH => |t| match t.step_stability.slowdown {
+        None if t.step_stability.too_few_paced => Answer::DoesNotApply,
+        slowdown => Answer::from(slowdown),
+    },
+    /// Share of kernel time in the matrix kernels compared for `run.math_late_over_early`
+    "run.repeated_math_share": DOUBLE => |t| t.step_stability.paced_share,
+};
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::gap::operators_around;
 use super::run::Runs;
-use super::{Answer, Entry, fact};
+use super::{Answer, Entry, facts};
 use crate::base::statistics::median;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run};
 use crate::profile::{
@@ -106,15 +106,9 @@ fn median_bytes(waits: &[Wait]) -> Option<f64> {
 /// Length of the window without the excluded time, in ns. Host time does not depend on which devices
 /// were analyzed, as [`Run::analysed_ns`] does.
 fn host_window_ns(run: &Run, window: Span) -> i64 {
-    let mut excluded: Vec<Span> = run.window.excluded.iter().map(|e| e.span).collect();
-    excluded.sort_unstable();
-    let (mut sum, mut until) = (0_i64, window.start);
-    for span in excluded {
-        let span = span.clip(window);
-        sum = sum.saturating_add(span.end.saturating_sub(span.start.max(until)).max(0));
-        until = until.max(span.end);
-    }
-    window.ns().saturating_sub(sum)
+    let excluded = run.window.excluded.iter().map(|e| e.span.clip(window));
+    let excluded = excluded.filter(|span| span.ns() > 0).collect();
+    window.ns().saturating_sub(Span::union_ns(excluded))
 }
 
 /// The waits of the threads that launch kernels, in time order.
@@ -262,122 +256,50 @@ fn idle_after(run: &Run, waits: &[Wait]) -> f64 {
     late.map(|gap| gap.span.ns() as f64).sum()
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = &[
-    fact!(
-        "run.idle_after_sync_share",
-        Double,
-        "share",
-        &[],
-        API,
-        "Share of the window in which a GPU did nothing for less than 1 ms at a time because its process was still catching up after one of `run.sync_calls`, up to 5 ms after it; as recorded",
-        |t| t.waits.as_ref().map_or(Answer::Absent, |w| Answer::share(
-            w.idle_after_ns,
-            t.totals.window_ns
-        ))
-    ),
-    fact!(
-        "run.sync_calls",
-        Int,
-        "",
-        &[],
-        API,
-        "Analyzed calls in which a thread that launches kernels waits for the GPU",
-        |t| Answer::maybe(t.waits.as_ref().map(|w| w.calls), Answer::int)
-    ),
-    fact!(
-        "run.sync_host_ns",
-        Double,
-        "ns",
-        &[],
-        API,
-        "Host time in the calls of `run.sync_calls`",
-        |t| Answer::maybe(t.waits.as_ref().map(|w| w.ns), Answer::double)
-    ),
-    fact!(
-        "run.sync_host_share",
-        Double,
-        "share",
-        &[],
-        API,
-        "`run.sync_host_ns` as a share of the analyzed time of the processes that wait",
-        |t| Answer::maybe(t.waits.as_ref().and_then(|w| w.share), Answer::double)
-    ),
-    fact!(
-        "run.sync_op",
-        Str,
-        "",
-        &[],
-        RANGES_OF_OPS,
-        "The operator around most of `run.sync_host_ns`; silent where most lies outside operators",
-        |t| Answer::or_silent(
+pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+    /// Share of the window in which a GPU did nothing for less than 1 ms at a time because its process was
+    /// still catching up after one of `run.sync_calls`, up to 5 ms after it; as recorded
+    "run.idle_after_sync_share": DOUBLE needs API => |t| {
+        t.waits.as_ref().map_or(Answer::Absent, |w| {
+            Answer::share(w.idle_after_ns, t.totals.window_ns)
+        })
+    },
+    /// Analyzed calls in which a thread that launches kernels waits for the GPU
+    "run.sync_calls": INT needs API => |t| t.waits.as_ref().map(|w| w.calls),
+    /// Host time in the calls of `run.sync_calls`
+    "run.sync_host_ns": DOUBLE needs API => |t| t.waits.as_ref().map(|w| w.ns),
+    /// `run.sync_host_ns` as a share of the analyzed time of the processes that wait
+    "run.sync_host_share": DOUBLE needs API => |t| t.waits.as_ref().and_then(|w| w.share),
+    /// The operator around most of `run.sync_host_ns`; silent where most lies outside operators
+    "run.sync_op": STR needs RANGES_OF_OPS => |t| {
+        Answer::or_silent(
             t.waits
                 .as_ref()
                 .and_then(|w| w.op)
-                .map(|op| t.costed.run.profile.text(op)),
-            Answer::word
+                .map(|op| t.text(op)),
         )
-    ),
-    fact!(
-        "run.sync_op_calls",
-        Int,
-        "",
-        &[],
-        API,
-        "Calls of `run.sync_calls` inside `run.sync_op`; where that is silent, those outside operators",
-        |t| Answer::maybe(t.waits.as_ref().map(|w| w.op_calls), Answer::int)
-    ),
-    fact!(
-        "run.sync_op_ns",
-        Double,
-        "ns",
-        &[],
-        API,
-        "Host time in `run.sync_op_calls`",
-        |t| Answer::maybe(t.waits.as_ref().map(|w| w.op_ns), Answer::double)
-    ),
-    fact!(
-        "run.sync_api",
-        Str,
-        "",
-        &[],
-        API,
-        "The CUDA call in which `run.sync_calls` spend most time",
-        |t| Answer::or_silent(
+    },
+    /// Calls of `run.sync_calls` inside `run.sync_op`; where that is silent, those outside operators
+    "run.sync_op_calls": INT needs API => |t| t.waits.as_ref().map(|w| w.op_calls),
+    /// Host time in `run.sync_op_calls`
+    "run.sync_op_ns": DOUBLE needs API => |t| t.waits.as_ref().map(|w| w.op_ns),
+    /// The CUDA call in which `run.sync_calls` spend most time
+    "run.sync_api": STR needs API => |t| {
+        Answer::or_silent(
             t.waits
                 .as_ref()
                 .and_then(|w| w.api)
-                .map(|api| t.costed.run.profile.text(api)),
-            Answer::word
+                .map(|api| t.text(api)),
         )
-    ),
-    fact!(
-        "run.sync_bytes",
-        Double,
-        "bytes",
-        &[],
-        API,
-        "Median size of the copies that the calls of `run.sync_calls` wait for; silent where most wait for something else",
-        |t| Answer::or_silent(t.waits.as_ref().and_then(|w| w.bytes), Answer::double)
-    ),
-    fact!(
-        "run.sync_after_input",
-        Bool,
-        "",
-        &[],
-        API,
-        "Most of the copies that the calls of `run.sync_calls` wait for go to the GPU, as new tensors of the host do; false for results that the host reads",
-        |t| Answer::maybe(t.waits.as_ref().map(|w| w.to_gpu), Answer::flag)
-    ),
-    fact!(
-        "run.sync_line",
-        Str,
-        "",
-        &[],
-        NOTHING,
-        "The line of the program around most calls of `run.sync_op_calls`, where Python stacks were recorded",
-        |t| Answer::or_silent(
-            t.waits.as_ref().and_then(|w| w.line.as_deref()),
-            Answer::word
-        )
-    ),
-];
+    },
+    /// Median size of the copies that the calls of `run.sync_calls` wait for; silent where most wait for
+    /// something else
+    "run.sync_bytes": DOUBLE needs API =>
+        |t| Answer::or_silent(t.waits.as_ref().and_then(|w| w.bytes)),
+    /// Most of the copies that the calls of `run.sync_calls` wait for go to the GPU, as new tensors of the
+    /// host do; false for results that the host reads
+    "run.sync_after_input": BOOL needs API => |t| t.waits.as_ref().map(|w| w.to_gpu),
+    /// The line of the program around most calls of `run.sync_op_calls`, where Python stacks were recorded
+    "run.sync_line": STR =>
+        |t| Answer::or_silent(t.waits.as_ref().and_then(|w| w.line.as_deref())),
+};

@@ -26,15 +26,15 @@ use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
 use super::step_stability::StepStability;
 use super::sync::SyncWaits;
 use super::{
-    AffectedSite, AffectedTime, Answer, Entry, Lookup, Member, MemberKind, StepWeight, Subject,
-    Totals,
+    AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
+    Subject, Totals,
 };
 use super::{growing_cats, step_weight};
 use crate::base::DType;
 use crate::correlate::{Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
-use crate::profile::{CopyKind, KernelId};
+use crate::profile::{CopyKind, KernelId, StrId};
 
 /// The facts of one run: shared sums, and the members that are not rows of the run.
 #[derive(Debug)]
@@ -175,6 +175,11 @@ impl<'a> FactTable<'a> {
             launch_ns: launch_ns(run),
             site_weights,
         }
+    }
+
+    /// A string of the profile.
+    pub(super) fn text(&self, id: StrId) -> &'a str {
+        self.costed.run.profile.text(id)
     }
 
     /// The totals that shares and step times refer to.
@@ -537,14 +542,21 @@ enum Question {
     Rank(&'static Entry<Ranks>),
 }
 
+/// Facts by name, each with its entry.
+type Questions = FxHashMap<&'static str, (Fact, Question)>;
+
 /// Every fact by name. A map, because rules look up hundreds of facts per site.
-static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(|| {
+static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     fn add<S: Subject>(
-        to: &mut FxHashMap<&'static str, Question>,
+        to: &mut Questions,
         entries: impl IntoIterator<Item = &'static Entry<S>>,
         wrap: fn(&'static Entry<S>) -> Question,
     ) {
-        to.extend(entries.into_iter().map(|e| (e.fact.name, wrap(e))));
+        to.extend(
+            entries
+                .into_iter()
+                .map(|e| (e.fact.name, (e.fact, wrap(e)))),
+        );
     }
     let mut all = FxHashMap::default();
     add(&mut all, super::run::entries(), Question::Run);
@@ -565,6 +577,21 @@ static QUESTIONS: LazyLock<FxHashMap<&'static str, Question>> = LazyLock::new(||
     all
 });
 
+/// The whole table, sorted by name.
+pub fn all() -> &'static [Fact] {
+    static ALL: LazyLock<Vec<Fact>> = LazyLock::new(|| {
+        let mut facts: Vec<Fact> = QUESTIONS.values().map(|(fact, _)| *fact).collect();
+        facts.sort_by_key(|fact| fact.name);
+        facts
+    });
+    &ALL
+}
+
+/// The fact with this name.
+pub fn find(name: &str) -> Option<&'static Fact> {
+    QUESTIONS.get(name).map(|(fact, _)| fact)
+}
+
 impl Lookup for FactView<'_> {
     fn get(&self, name: &str) -> Answer {
         self.answer(name).unwrap_or(Answer::Absent)
@@ -575,7 +602,7 @@ impl FactView<'_> {
     /// The answer; `None` if the member has no such fact, for example a site fact of a run.
     fn answer(&self, name: &str) -> Option<Answer> {
         let table = self.table;
-        Some(match (QUESTIONS.get(name)?, self.member) {
+        Some(match (&QUESTIONS.get(name)?.1, self.member) {
             (Question::Run(entry), _) => (entry.get)(table),
             (Question::Gpu(entry), _) => (entry.get)(&GpuScope::new(table)),
             (Question::Site(entry), _) => {

@@ -515,13 +515,13 @@ fn a_single_copy_and_copies_of_gradients_are_told_apart() {
     let facts = ["copy.once", "copy.gradient_ns"];
     assert_eq!(
         of_copy("cudaMemcpyAsync", &facts),
-        [Answer::flag(true), double(0.0)]
+        [Answer::from(true), double(0.0)]
     );
     let node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let ranges = [node, "torch::autograd::AccumulateGrad", "aten::clone"];
     assert_eq!(
         of_copy_in(&ranges, "cudaMemcpyAsync", &facts),
-        [Answer::flag(true), double(10.0)]
+        [Answer::from(true), double(10.0)]
     );
 }
 
@@ -742,12 +742,12 @@ fn idle_time_of_one_step_among_several_is_told_apart() {
         let table = FactTable::new(&costed);
         let gaps = table.members(MemberKind::Gap);
         let views = gaps.iter().map(|gap| table.view(*gap));
-        let late = views.filter(|v| v.get("gap.cause") == Answer::word("host_late"));
+        let late = views.filter(|v| v.get("gap.cause") == Answer::from("host_late"));
         let answers: Vec<Answer> = late.map(|v| v.get("gap.in_one_step")).collect();
         answers
     };
-    assert_eq!(in_one_step([800_000, 0, 0, 0]), [Answer::flag(true)]);
-    assert_eq!(in_one_step([800_000; 4]), [Answer::flag(false)]);
+    assert_eq!(in_one_step([800_000, 0, 0, 0]), [Answer::from(true)]);
+    assert_eq!(in_one_step([800_000; 4]), [Answer::from(false)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::expr::{Expr, FOUND, Let, Name, Uses, fact_type};
+use super::expr::{Expr, FOUND, Let, Name, Uses};
 use crate::base::cel::{self, NameResolver, Type};
 use crate::base::suggest::did_you_mean;
 use crate::facts::{Fact, MemberKind};
@@ -50,7 +50,7 @@ impl KnownNames<'_> {
                 .map(|(known, ty, _)| (Name::Found(known), *ty)),
             _ => (self.fact(name))
                 .filter(|_| self.kind.prefixes().contains(&prefix))
-                .map(|fact| (Name::Fact(fact.name), fact_type(fact.ty))),
+                .map(|fact| (Name::Fact(fact.name), fact.ty)),
         }
     }
 

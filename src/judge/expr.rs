@@ -8,22 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use crate::base::cel::{self, Bindings, EvalFailure, MAX_STRING, Node, join_all};
-use crate::facts::{Answer, Lookup, Ty, Value};
+use crate::facts::{Answer, Lookup, Value};
 
 pub use crate::base::cel::{MAX_ITEMS, Scalar, Type};
-
-/// The type of a fact.
-pub(super) fn fact_type(ty: Ty) -> Type {
-    match ty {
-        Ty::Bool => Type::BOOL,
-        Ty::Int => Type::INT,
-        Ty::Double => Type::DOUBLE,
-        Ty::Str => Type::STR,
-        Ty::Strings => Type::List(Some(Scalar::Str)),
-        Ty::Doubles => Type::Map(Scalar::Double),
-        Ty::Ints => Type::Map(Scalar::Int),
-    }
-}
 
 /// The values that describe all members of a finding together, as `found.NAME`: name, type and doc.
 pub const FOUND: &[(&str, Type, &str)] = &[

@@ -6,9 +6,9 @@ use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
 use super::rule::{CATEGORIES, GroupBy};
 use super::{Confidence, Severity};
 use super::{expr, template};
-use crate::base::cel;
+use crate::base::cel::{self, Scalar, Type};
 use crate::base::schema::{self, Form, Json, Key, Shape, keys, object, text};
-use crate::facts::{self, MemberKind, Ty};
+use crate::facts::{self, MemberKind};
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
 const SENTENCE: Shape = Shape::Text(1, template::MAX_SOURCE);
@@ -193,14 +193,9 @@ fn known_facts() -> Json {
     let facts = facts::all()
         .iter()
         .map(|f| of(f.name, f.doc, json_type(f.ty)));
-    let found = expr::FOUND.iter().map(|(name, ty, doc)| {
-        let ty = match *ty {
-            expr::Type::INT => Ty::Int,
-            expr::Type::STR => Ty::Str,
-            _ => Ty::Double,
-        };
-        of(name, doc, json_type(ty))
-    });
+    let found = expr::FOUND
+        .iter()
+        .map(|(name, ty, doc)| of(name, doc, json_type(*ty)));
     let mut prefixes: Vec<&str> = MemberKind::ALL.iter().map(|(_, word)| *word).collect();
     prefixes.extend(["gpu", "found"]);
     // `site.m = 1` without quotes is a table `site` to TOML.
@@ -216,21 +211,25 @@ fn known_facts() -> Json {
     ])
 }
 
-fn json_type(ty: Ty) -> Json {
-    let plain = |word: &str| object([("type", text(word))]);
+fn json_type(ty: Type) -> Json {
+    let one = |scalar: Scalar| {
+        let word = match scalar {
+            Scalar::Bool => "boolean",
+            Scalar::Int => "integer",
+            Scalar::Double => "number",
+            Scalar::Str => "string",
+        };
+        object([("type", text(word))])
+    };
     match ty {
-        Ty::Bool => plain("boolean"),
-        Ty::Int => plain("integer"),
-        Ty::Double => plain("number"),
-        Ty::Str => plain("string"),
-        Ty::Strings => object([("type", text("array")), ("items", plain("string"))]),
-        Ty::Doubles => object([
-            ("type", text("object")),
-            ("additionalProperties", plain("number")),
+        Type::One(scalar) => one(scalar),
+        Type::List(item) => object([
+            ("type", text("array")),
+            ("items", one(item.unwrap_or(Scalar::Str))),
         ]),
-        Ty::Ints => object([
+        Type::Map(item) => object([
             ("type", text("object")),
-            ("additionalProperties", plain("integer")),
+            ("additionalProperties", one(item)),
         ]),
     }
 }

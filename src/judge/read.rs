@@ -13,7 +13,7 @@ use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
 use super::rule::{Fix, GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
 use super::template::{self, Template};
-use super::test_cases::{free_value, type_of};
+use super::test_cases::free_value;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
 use crate::base::diag::{Complaint, Complaints};
@@ -87,7 +87,7 @@ impl RuleReader<'_> {
         let for_each = for_each?;
         let types: BTreeMap<String, Type> = params
             .iter()
-            .map(|(name, param)| (name.clone(), type_of(&param.value)))
+            .map(|(name, param)| (name.clone(), Type::of(&param.value)))
             .collect();
         let words = self.words(&root, for_each, &types);
         let tests = self.cases(&root, for_each, &params);

@@ -577,7 +577,7 @@ pub(super) fn evidence(
         let value = context.get(&super::expr::Name::Fact(fact.name)).ok()?;
         Some((
             fact.name.to_owned(),
-            super::explain::printed(fact.unit, &value),
+            super::explain::printed(fact.unit(), &value),
         ))
     });
     known.collect()

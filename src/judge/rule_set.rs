@@ -10,7 +10,6 @@ use super::load::{self, RuleFile};
 use super::read;
 use super::rule::{MIN_FRACTION, PROFILE, Rule};
 use super::rule_tests::GpuFacts;
-use super::test_cases::type_of;
 use crate::base::InvalidArgument;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
@@ -190,7 +189,7 @@ impl RuleSet {
             return Err(format!("no rule `{id}`{near}"));
         };
         let ty = match rule.params.get(param) {
-            Some(known) => type_of(&known.value),
+            Some(known) => Type::of(&known.value),
             None if param == MIN_FRACTION => Type::DOUBLE,
             None => {
                 let known = rule.params.keys().map(String::as_str);

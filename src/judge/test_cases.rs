@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::Severity;
 use super::check::{self, KnownNames};
-use super::expr::{FOUND, Scalar, Type, fact_type};
+use super::expr::{FOUND, Scalar, Type};
 use super::read::RuleReader;
 use super::rule::{Case, Expect, Param};
 use crate::base::cel;
 use crate::base::diag::Complaint;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
-use crate::facts::{MemberKind, Ty, Value};
+use crate::facts::{MemberKind, Value};
 
 impl RuleReader<'_> {
     pub(super) fn cases(
@@ -171,7 +171,7 @@ impl RuleReader<'_> {
         for (key, value) in table.entries() {
             match params.get(key.value) {
                 Some(param) => {
-                    if let Some(value) = typed_value(&value, type_of(&param.value)) {
+                    if let Some(value) = typed_value(&value, Type::of(&param.value)) {
                         set.insert(key.value.to_owned(), value);
                     }
                 }
@@ -186,19 +186,6 @@ impl RuleReader<'_> {
     }
 }
 
-/// The type of a param's value.
-pub(super) fn type_of(value: &Value) -> Type {
-    fact_type(match value {
-        Value::Bool(_) => Ty::Bool,
-        Value::Int(_) => Ty::Int,
-        Value::Double(_) => Ty::Double,
-        Value::Str(_) => Ty::Str,
-        Value::Strings(_) => Ty::Strings,
-        Value::Doubles(_) => Ty::Doubles,
-        Value::Ints(_) => Ty::Ints,
-    })
-}
-
 /// A value whose type is what TOML says it is.
 pub(super) fn free_value(value: &toml::Item<'_>) -> Option<Value> {
     match value.kind() {
@@ -206,7 +193,7 @@ pub(super) fn free_value(value: &toml::Item<'_>) -> Option<Value> {
         "an integer" => typed_value(value, Type::INT),
         "a float" => typed_value(value, Type::DOUBLE),
         "a boolean" => typed_value(value, Type::BOOL),
-        "a list" => typed_value(value, fact_type(Ty::Strings)),
+        "a list" => typed_value(value, Type::STRINGS),
         _ => value.wrong_type("a number, a string, a boolean or a list of strings"),
     }
 }

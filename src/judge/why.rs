@@ -336,7 +336,7 @@ fn line(
     fact: Option<&Fact>,
 ) {
     let value = match context.get(name) {
-        Ok(value) => printed(fact.map_or("", |f| f.unit), &value),
+        Ok(value) => printed(fact.map_or("", Fact::unit), &value),
         Err(why) => undecided(&why),
     };
     let from = match name {

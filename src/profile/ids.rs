@@ -169,6 +169,12 @@ impl Span {
         spans
     }
 
+    /// The time that spans cover together, in ns.
+    pub(crate) fn union_ns(spans: Vec<Span>) -> i64 {
+        let lengths = Span::union(spans).into_iter().map(Span::ns);
+        lengths.fold(0, i64::saturating_add)
+    }
+
     /// The length in ns; 0 for an interval that ends before it starts.
     pub fn ns(self) -> i64 {
         self.end.saturating_sub(self.start).max(0)

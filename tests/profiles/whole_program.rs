@@ -8,7 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pyprof_advise::correlate::{ArgValue, Direction, LayerSource, Run, correlate};
-use pyprof_advise::cost::{Costed, Dims, Family, Role, TensorCore, VOCABULARY, estimate_costs};
+use pyprof_advise::cost::{
+    ConvSize, Costed, Dims, Family, GemmSize, Role, TensorCore, VOCABULARY, estimate_costs,
+};
 use pyprof_advise::gpu::select;
 use pyprof_advise::judge::{RuleSet, explain};
 use pyprof_advise::read;
@@ -214,7 +216,7 @@ fn language_model_decoder_has_shapes_in_both_directions() {
     for (site, cost) in costed.run.sites.iter().zip(&costed.sites) {
         let roles = cost.cost.as_ref().map_or(&[][..], |c| c.roles.as_slice());
         for role in roles {
-            let Dims::Gemm { m, n: 33278, k, .. } = role.dims else {
+            let Dims::Gemm(GemmSize { m, n: 33278, k, .. }) = role.dims else {
                 continue;
             };
             // The dimensions of a gradient are those of its forward product.
@@ -227,7 +229,7 @@ fn language_model_decoder_has_shapes_in_both_directions() {
         }
         if roles
             .iter()
-            .any(|r| matches!(r.dims, Dims::Gemm { n: 33278, .. }))
+            .any(|r| matches!(r.dims, Dims::Gemm(GemmSize { n: 33278, .. })))
         {
             time += site.time_ns;
         }
@@ -247,11 +249,11 @@ fn language_model_fp32_gemms_are_not_listed_as_fast() {
         let gemm = |d: &Dims| {
             matches!(
                 d,
-                Dims::Gemm {
+                Dims::Gemm(GemmSize {
                     n: 33278,
                     m: 700,
                     ..
-                }
+                })
             )
         };
         let roles = c.cost.as_ref().map(|c| c.roles.as_slice());
@@ -389,7 +391,7 @@ fn super_resolution_convolutions_have_shapes_and_flops() {
         assert!(cost.flops.is_some_and(|f| f > 0.0), "{:?}", cost.cost);
         // 2 x outputs x channels x filter, computed here independently.
         let dims = cost.cost.as_ref().unwrap().roles[0].dims;
-        let Dims::Conv {
+        let Dims::Conv(ConvSize {
             n,
             c,
             k,
@@ -397,7 +399,7 @@ fn super_resolution_convolutions_have_shapes_and_flops() {
             out_spatial,
             filter,
             ..
-        } = dims
+        }) = dims
         else {
             panic!("{dims:?}")
         };

@@ -94,9 +94,7 @@ impl<'a, N: NameResolver> Checker<'a, N> {
     fn node(&mut self, ast: &Ast<'a>) -> Option<(Node<N::Name>, Type)> {
         let at = &ast.at;
         match &ast.kind {
-            AstKind::Literal(value) => {
-                Some((Node::Literal(value.clone()), Type::of_literal(value)))
-            }
+            AstKind::Literal(value) => Some((Node::Literal(value.clone()), Type::of(value))),
             AstKind::Name(_) => self.name(ast),
             AstKind::Field(operand, field) => match segments(ast) {
                 Some(_) => self.name(ast),

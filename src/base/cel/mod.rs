@@ -109,14 +109,23 @@ impl Type {
     pub const DOUBLE: Type = Type::One(Scalar::Double);
     /// A string.
     pub const STR: Type = Type::One(Scalar::Str);
+    /// A list of strings.
+    pub const STRINGS: Type = Type::List(Some(Scalar::Str));
+    /// A map from strings to doubles.
+    pub const DOUBLES: Type = Type::Map(Scalar::Double);
+    /// A map from strings to ints.
+    pub const INTS: Type = Type::Map(Scalar::Int);
 
-    /// The type of a literal.
-    pub fn of_literal(value: &Value) -> Type {
+    /// The type of a value.
+    pub fn of(value: &Value) -> Type {
         match value {
             Value::Bool(_) => Type::BOOL,
             Value::Int(_) => Type::INT,
             Value::Double(_) => Type::DOUBLE,
-            _ => Type::STR,
+            Value::Str(_) => Type::STR,
+            Value::Strings(_) => Type::STRINGS,
+            Value::Doubles(_) => Type::DOUBLES,
+            Value::Ints(_) => Type::INTS,
         }
     }
 
@@ -140,6 +149,13 @@ impl Type {
             Type::Map(item) => item.is_number(),
             Type::List(_) => false,
         }
+    }
+
+    /// The name: `list of strings`.
+    pub fn word(self) -> String {
+        let phrase = self.phrase();
+        let (_article, word) = phrase.split_once(' ').unwrap_or_default();
+        word.to_owned()
     }
 
     /// The name with its article: `a list of strings`.

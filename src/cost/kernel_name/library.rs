@@ -550,32 +550,9 @@ fn composable(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// A hand-written library kernel: base name, family, unit, role.
-#[derive(Debug)]
-struct Typed {
-    /// Start of the last segment of the base name, in lower case.
-    starts: &'static str,
-    family: Family,
-    tensor_core: TensorCore,
-    role: Option<Role>,
-    label: &'static str,
-}
-
-const fn typed_row(
-    starts: &'static str,
-    family: Family,
-    tensor_core: TensorCore,
-    role: Option<Role>,
-    label: &'static str,
-) -> Typed {
-    Typed {
-        starts,
-        family,
-        tensor_core,
-        role,
-        label,
-    }
-}
+/// A hand-written library kernel: the start of the last segment of its base name in lower case, its family,
+/// unit and role.
+type Typed = (&'static str, Family, TensorCore, Option<Role>);
 
 /// Kernels whose element type is a template argument. Longer names come before their prefixes.
 const TYPED: &[Typed] = {
@@ -583,55 +560,52 @@ const TYPED: &[Typed] = {
     use Role::{Dgrad, Fwd, Wgrad};
     use TensorCore::{No, Unknown, Yes};
     &[
-        typed_row("gemvx", Gemm, No, None, "gemv"),
-        typed_row("gemv", Gemm, No, None, "gemv"),
-        typed_row("gemmsn", Gemm, No, None, ""),
-        typed_row("gemmk1", Gemm, No, None, ""),
-        typed_row("dot_kernel", Gemm, No, None, ""),
-        typed_row("sgemm", Gemm, No, None, ""),
-        typed_row("dgemm", Gemm, No, None, ""),
-        typed_row("magma_", Gemm, No, None, ""),
-        typed_row("implicit_convolve", Conv, No, Some(Fwd), ""),
-        typed_row("precomputed_convolve", Conv, No, Some(Fwd), ""),
-        typed_row("explicit_convolve", Conv, No, Some(Fwd), ""),
-        typed_row("dgrad_1x1_stride_2x2", Conv, Yes, Some(Dgrad), ""),
-        typed_row("dgrad_engine", Conv, No, Some(Dgrad), ""),
-        typed_row("dgrad_alg", Conv, No, Some(Dgrad), ""),
-        typed_row("dgrad2d", Conv, No, Some(Dgrad), ""),
-        typed_row("wgrad_alg", Conv, No, Some(Wgrad), ""),
-        typed_row("wgrad2d", Conv, No, Some(Wgrad), ""),
-        typed_row("first_layer_fwd", Conv, Yes, Some(Fwd), ""),
-        typed_row("first_layer_wgrad", Conv, Yes, Some(Wgrad), ""),
-        typed_row("conv2d_c1_k1", Conv, Yes, None, ""),
-        typed_row("conv2d_grouped_direct", Conv, No, Some(Fwd), ""),
-        typed_row("convolve_common_engine", Conv, No, None, ""),
-        typed_row("conv_depthwise2d_forward", Conv, No, Some(Fwd), ""),
-        typed_row("conv_depthwise2d_backward", Conv, No, Some(Dgrad), ""),
-        typed_row("conv_depthwise2d_grad_weight", Conv, No, Some(Wgrad), ""),
-        typed_row(
+        ("gemv", Gemm, No, None),
+        ("gemmsn", Gemm, No, None),
+        ("gemmk1", Gemm, No, None),
+        ("dot_kernel", Gemm, No, None),
+        ("sgemm", Gemm, No, None),
+        ("dgemm", Gemm, No, None),
+        ("magma_", Gemm, No, None),
+        ("implicit_convolve", Conv, No, Some(Fwd)),
+        ("precomputed_convolve", Conv, No, Some(Fwd)),
+        ("explicit_convolve", Conv, No, Some(Fwd)),
+        ("dgrad_1x1_stride_2x2", Conv, Yes, Some(Dgrad)),
+        ("dgrad_engine", Conv, No, Some(Dgrad)),
+        ("dgrad_alg", Conv, No, Some(Dgrad)),
+        ("dgrad2d", Conv, No, Some(Dgrad)),
+        ("wgrad_alg", Conv, No, Some(Wgrad)),
+        ("wgrad2d", Conv, No, Some(Wgrad)),
+        ("first_layer_fwd", Conv, Yes, Some(Fwd)),
+        ("first_layer_wgrad", Conv, Yes, Some(Wgrad)),
+        ("conv2d_c1_k1", Conv, Yes, None),
+        ("conv2d_grouped_direct", Conv, No, Some(Fwd)),
+        ("convolve_common_engine", Conv, No, None),
+        ("conv_depthwise2d_forward", Conv, No, Some(Fwd)),
+        ("conv_depthwise2d_backward", Conv, No, Some(Dgrad)),
+        ("conv_depthwise2d_grad_weight", Conv, No, Some(Wgrad)),
+        (
             "conv_depthwise3d_cuda_backward_input",
             Conv,
             No,
             Some(Dgrad),
-            "",
         ),
-        typed_row(
+        (
             "conv_depthwise3d_cuda_backward_weight",
             Conv,
             No,
             Some(Wgrad),
-            "",
         ),
-        typed_row("conv_depthwise3d_cuda", Conv, No, Some(Fwd), ""),
-        typed_row("depthwise_fprop", Conv, Unknown, Some(Fwd), ""),
-        typed_row("depthwise_bgrad", Conv, Unknown, Some(Dgrad), ""),
-        typed_row("depthwise_wgrad", Conv, Unknown, Some(Wgrad), ""),
-        typed_row("naive_conv", Conv, No, None, ""),
-        typed_row("miopenconvuni", Conv, No, None, ""),
-        typed_row("winograd3x3kernel", Conv, No, None, ""),
-        typed_row("causal_conv1d_fwd", Conv, No, Some(Fwd), ""),
-        typed_row("causal_conv1d_bwd", Conv, No, None, ""),
-        typed_row("causal_conv1d_update", Conv, No, Some(Fwd), ""),
+        ("conv_depthwise3d_cuda", Conv, No, Some(Fwd)),
+        ("depthwise_fprop", Conv, Unknown, Some(Fwd)),
+        ("depthwise_bgrad", Conv, Unknown, Some(Dgrad)),
+        ("depthwise_wgrad", Conv, Unknown, Some(Wgrad)),
+        ("naive_conv", Conv, No, None),
+        ("miopenconvuni", Conv, No, None),
+        ("winograd3x3kernel", Conv, No, None),
+        ("causal_conv1d_fwd", Conv, No, Some(Fwd)),
+        ("causal_conv1d_bwd", Conv, No, None),
+        ("causal_conv1d_update", Conv, No, Some(Fwd)),
     ]
 };
 
@@ -644,12 +618,10 @@ fn typed(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     } else {
         parts.leaf.as_str()
     };
-    let Some(row) = TYPED.iter().find(|t| leaf.starts_with(t.starts)) else {
+    let Some(row) = TYPED.iter().find(|row| leaf.starts_with(row.0)) else {
         return false;
     };
-    out.family = row.family;
-    out.tensor_core = row.tensor_core;
-    out.conv_role = row.role;
+    (_, out.family, out.tensor_core, out.conv_role) = *row;
     // The leading `int` arguments of gemv kernels are index types.
     out.dtype = scan::first_type(parts.args, true);
     if leaf.starts_with("sgemm") {
@@ -657,11 +629,9 @@ fn typed(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     }
     out.fast_conv = leaf.contains("winograd");
     out.split_k = splits_k(leaf);
-    if !row.label.is_empty() {
-        out.label = row.label.to_owned();
-        if let Some(dtype) = out.dtype {
-            out.label = format!("{} {dtype}", row.label);
-        }
+    if leaf.starts_with("gemv") {
+        let dtype = out.dtype.map(|dtype| format!(" {dtype}"));
+        out.label = format!("gemv{}", dtype.unwrap_or_default());
     }
     true
 }
@@ -784,8 +754,8 @@ mod tests {
     #[test]
     fn no_typed_row_hides_another() {
         for (i, row) in TYPED.iter().enumerate() {
-            let hit = TYPED.iter().position(|r| row.starts.starts_with(r.starts));
-            assert_eq!(hit, Some(i), "{} is shadowed", row.starts);
+            let hit = TYPED.iter().position(|r| row.0.starts_with(r.0));
+            assert_eq!(hit, Some(i), "{} is shadowed", row.0);
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn is_communication(name: &str) -> bool {
 }
 
 /// What kind of work a kernel or an operator does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// Matrix products.
@@ -137,75 +137,47 @@ pub enum Family {
     /// Operators that a compiler fused into one kernel whose name does not tell their kind.
     Fused,
     /// The kind of work is not known.
+    #[default]
     Unknown,
 }
 
 impl Family {
-    /// Every family except [`Family::Unknown`], in the order of this type.
-    pub const ALL: [Family; 28] = [
-        Family::Gemm,
-        Family::Conv,
-        Family::Attention,
-        Family::Rnn,
-        Family::Norm,
-        Family::Softmax,
-        Family::Loss,
-        Family::Pointwise,
-        Family::Dropout,
-        Family::Reduce,
-        Family::Copy,
-        Family::Cast,
-        Family::Layout,
-        Family::Cat,
-        Family::Fill,
-        Family::Random,
-        Family::Embedding,
-        Family::Index,
-        Family::Sort,
-        Family::Pool,
-        Family::Interpolate,
-        Family::Optimizer,
-        Family::Communication,
-        Family::Memcpy,
-        Family::Memset,
-        Family::Helper,
-        Family::Quantize,
-        Family::Fused,
+    /// Every family except [`Family::Unknown`] with its word in rules and reports.
+    pub const ALL: [(Family, &'static str); 28] = [
+        (Family::Gemm, "gemm"),
+        (Family::Conv, "conv"),
+        (Family::Attention, "attention"),
+        (Family::Rnn, "rnn"),
+        (Family::Norm, "norm"),
+        (Family::Softmax, "softmax"),
+        (Family::Loss, "loss"),
+        (Family::Pointwise, "pointwise"),
+        (Family::Dropout, "dropout"),
+        (Family::Reduce, "reduce"),
+        (Family::Copy, "copy"),
+        (Family::Cast, "cast"),
+        (Family::Layout, "layout"),
+        (Family::Cat, "cat"),
+        (Family::Fill, "fill"),
+        (Family::Random, "random"),
+        (Family::Embedding, "embedding"),
+        (Family::Index, "index"),
+        (Family::Sort, "sort"),
+        (Family::Pool, "pool"),
+        (Family::Interpolate, "interpolate"),
+        (Family::Optimizer, "optimizer"),
+        (Family::Communication, "communication"),
+        (Family::Memcpy, "memcpy"),
+        (Family::Memset, "memset"),
+        (Family::Helper, "helper"),
+        (Family::Quantize, "quantize"),
+        (Family::Fused, "fused"),
     ];
 
     /// The word used in rules and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Family::Gemm => "gemm",
-            Family::Conv => "conv",
-            Family::Attention => "attention",
-            Family::Rnn => "rnn",
-            Family::Norm => "norm",
-            Family::Softmax => "softmax",
-            Family::Loss => "loss",
-            Family::Pointwise => "pointwise",
-            Family::Dropout => "dropout",
-            Family::Reduce => "reduce",
-            Family::Copy => "copy",
-            Family::Cast => "cast",
-            Family::Layout => "layout",
-            Family::Cat => "cat",
-            Family::Fill => "fill",
-            Family::Random => "random",
-            Family::Embedding => "embedding",
-            Family::Index => "index",
-            Family::Sort => "sort",
-            Family::Pool => "pool",
-            Family::Interpolate => "interpolate",
-            Family::Optimizer => "optimizer",
-            Family::Communication => "communication",
-            Family::Memcpy => "memcpy",
-            Family::Memset => "memset",
-            Family::Helper => "helper",
-            Family::Quantize => "quantize",
-            Family::Fused => "fused",
-            Family::Unknown => "unknown",
-        }
+        let named = Family::ALL.iter().find(|(family, _)| *family == self);
+        named.map_or("unknown", |(_, name)| name)
     }
 
     /// The families whose work can run on Tensor Cores.
@@ -218,7 +190,7 @@ impl Family {
 }
 
 /// Whether a kernel runs on Tensor Cores (AMD: matrix cores).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorCore {
     /// It does.
@@ -226,11 +198,23 @@ pub enum TensorCore {
     /// It runs on CUDA cores (AMD: vector units).
     No,
     /// The name does not tell.
+    #[default]
     Unknown,
 }
 
+impl TensorCore {
+    /// Whether it does, where the name tells.
+    pub fn known(self) -> Option<bool> {
+        match self {
+            TensorCore::Yes => Some(true),
+            TensorCore::No => Some(false),
+            TensorCore::Unknown => None,
+        }
+    }
+}
+
 /// The properties in a kernel's name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DecodedName {
     /// The function's name with its namespaces, without return type, template arguments and
     /// parameters: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
@@ -294,27 +278,8 @@ impl DecodedName {
         DecodedName {
             base: parts.base.clone(),
             label: scan::cut(parts.name(), 240).to_owned(),
-            family: Family::Unknown,
-            tensor_core: TensorCore::Unknown,
-            dtype: None,
             element_bytes: scan::opaque_bytes(parts.args),
-            tile: None,
-            tile_k: None,
-            align: None,
-            layout: None,
-            half_accumulation: false,
-            split_k: false,
-            persistent: false,
-            arch: None,
-            conv_role: None,
-            strided: None,
-            triton: false,
-            helper: false,
-            causal: None,
-            windowed: None,
-            collective: None,
-            fast_conv: false,
-            wraps: None,
+            ..DecodedName::default()
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Fused attention. The S x S matrix never reaches DRAM; softmax is not counted.
 
 use super::Entry;
-use super::call::{Call, count, product, sum, total};
+use super::call::{Call, count, data_dependent, product, sum, total};
 use crate::base::DType;
 use crate::correlate::Tensor;
 use crate::cost::{
-    Dims, Family, FlopsClass, OpCost, UnknownCost, causal_pairs_at_the_end,
+    AttentionSize, Dims, Family, FlopsClass, OpCost, UnknownCost, causal_pairs_at_the_end,
     causal_pairs_at_the_start,
 };
 
@@ -102,7 +102,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             &["unified_attention", "unified_attention_with_output"],
             &["vllm"],
             "",
-            paged,
+            data_dependent,
         )
     },
     Entry {
@@ -113,7 +113,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             &["paged_attention_v1", "paged_attention_v2"],
             &["_C"],
             "",
-            paged,
+            data_dependent,
         )
     },
     Entry {
@@ -221,7 +221,7 @@ impl Attention {
         } else {
             causal_pairs_at_the_end
         };
-        Dims::Attention {
+        Dims::Attention(AttentionSize {
             causal_pairs: (causal == Some(true)).then(|| pairs(self.seq_q, self.seq_k)),
             batch: self.batch,
             heads: self.heads,
@@ -229,7 +229,7 @@ impl Attention {
             seq_k: self.seq_k,
             head_dim: self.d_qk,
             causal,
-        }
+        })
     }
 }
 
@@ -315,10 +315,6 @@ fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
     let k = call.tensor(1, &["key", "k"])?;
     let v = call.tensor(2, &["value", "v"])?;
     work(call, [q, k, v], call.backward)
-}
-
-fn paged(_call: &Call) -> Result<OpCost, UnknownCost> {
-    Err(UnknownCost::DataDependent)
 }
 
 /// The requests of one execution of a served model, in sums over them.

@@ -51,6 +51,11 @@ impl<T> Given<T> {
         }
     }
 
+    /// The value, or that the profile does not record it.
+    pub(super) fn needed(self) -> Result<T, UnknownCost> {
+        self.value().ok_or(UnknownCost::NoShapes)
+    }
+
     /// The value, if the profile records it.
     pub(super) fn value(self) -> Option<T> {
         match self {
@@ -243,6 +248,23 @@ impl<'a> Call<'a> {
         Ok(elements.saturating_mul(self.dtype(like)?.bytes()))
     }
 
+    /// The size of the dimension that the argument `dim` names, or of the last one if it is not recorded.
+    pub(super) fn dim_size(&self, index: usize, t: &Tensor) -> Result<u64, UnknownCost> {
+        let dim = match self.int(index, &["dim"]) {
+            Given::Value(dim) => axis(dim, t.shape.len())?,
+            _ => t.shape.len().saturating_sub(1),
+        };
+        Ok(t.shape.get(dim).copied().unwrap_or(1))
+    }
+
+    /// Refuses a backward that has only the arguments of its forward.
+    pub(super) fn forward_only(&self) -> Result<(), UnknownCost> {
+        match self.backward {
+            true => Err(UnknownCost::UnknownOp),
+            false => Ok(()),
+        }
+    }
+
     /// The role of work with a single part: the forward, or the whole backward.
     pub(super) fn role(&self) -> Role {
         if self.backward { Role::Bwd } else { Role::Fwd }
@@ -294,6 +316,11 @@ impl<'a> Call<'a> {
     ) -> Result<OpCost, UnknownCost> {
         self.cost_of(vec![WorkPart::new(Role::Bwd, flops, bytes, dims)])
     }
+}
+
+/// The cost of operators whose work depends on data that no profile has.
+pub(super) fn data_dependent(_call: &Call) -> Result<OpCost, UnknownCost> {
+    Err(UnknownCost::DataDependent)
 }
 
 /// The element type of a `c10::ScalarType` number (c10/core/ScalarType.h).
@@ -403,6 +430,22 @@ pub(super) fn axis(dim: i64, rank: usize) -> Result<usize, UnknownCost> {
 /// Converts a size, which must not be negative.
 pub(super) fn size(value: i64) -> Result<u64, UnknownCost> {
     u64::try_from(value).map_err(|_| UnknownCost::BadArguments)
+}
+
+/// Converts sizes.
+pub(super) fn to_sizes(values: &[i64]) -> Result<Vec<u64>, UnknownCost> {
+    values.iter().map(|&value| size(value)).collect()
+}
+
+/// The dimensions of work on `n` elements.
+pub(super) fn elements(n: u64) -> Dims {
+    Dims::Elements { numel: n }
+}
+
+/// The dimensions of work on rows that have `n` elements together.
+pub(super) fn rows(n: u64, cols: u64) -> Dims {
+    let rows = n.checked_div(cols).unwrap_or(0);
+    Dims::Rows { rows, cols }
 }
 
 /// The type that PyTorch promotes a set of tensors to: the widest type of the highest category. Scalars

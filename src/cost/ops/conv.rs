@@ -2,50 +2,50 @@
 //! ran Winograd or FFT.
 
 use super::Entry;
-use super::call::{Call, Given, WorkPart, count, product, size, total};
+use super::call::{Call, Given, WorkPart, count, elements, product, size, to_sizes, total};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
+use crate::cost::{ConvSize, Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
 
 mod pair;
 
 pub(in crate::cost) use pair::with_partners;
 
-const BACKWARD: &str = "dgrad (dY + w + dX) and wgrad (dY + x + dW), FLOPs of the forward each; \
-                        bias: one add per element of dY, reads dY, writes the bias";
+const CONVOLUTION: Entry = Entry {
+    names: &[
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "convolution",
+        "convolution_overrideable",
+        "convolution_mode",
+        "cudnn_convolution",
+        "cudnn_convolution_relu",
+        "miopen_convolution",
+        "mkldnn_convolution",
+        "thnn_conv2d",
+        "thnn_conv2d_forward",
+        "slow_conv2d_forward",
+        "slow_conv3d_forward",
+        "slow_conv_dilated2d",
+        "conv_depthwise2d",
+        "thnn_conv_depthwise2d",
+        "thnn_conv_depthwise2d_forward",
+        "conv_depthwise3d",
+        "miopen_depthwise_convolution",
+    ],
+    namespaces: &[],
+    family: Family::Conv,
+    class: FlopsClass::Exact,
+    flops: "2 N out_spatial K (C/groups) filter",
+    bytes: "x + w + bias + y",
+    backward: "dgrad (dY + w + dX) and wgrad (dY + x + dW), FLOPs of the forward each; \
+               bias: one add per element of dY, reads dY, writes the bias",
+    source: "torch.utils.flop_counter; groups from the closed form",
+    handler: forward,
+};
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        names: &[
-            "conv1d",
-            "conv2d",
-            "conv3d",
-            "convolution",
-            "convolution_overrideable",
-            "convolution_mode",
-            "cudnn_convolution",
-            "cudnn_convolution_relu",
-            "miopen_convolution",
-            "mkldnn_convolution",
-            "thnn_conv2d",
-            "thnn_conv2d_forward",
-            "slow_conv2d_forward",
-            "slow_conv3d_forward",
-            "slow_conv_dilated2d",
-            "conv_depthwise2d",
-            "thnn_conv_depthwise2d",
-            "thnn_conv_depthwise2d_forward",
-            "conv_depthwise3d",
-            "miopen_depthwise_convolution",
-        ],
-        namespaces: &[],
-        family: Family::Conv,
-        class: FlopsClass::Exact,
-        flops: "2 N out_spatial K (C/groups) filter",
-        bytes: "x + w + bias + y",
-        backward: BACKWARD,
-        source: "torch.utils.flop_counter; groups from the closed form",
-        handler: forward,
-    },
+    CONVOLUTION,
     Entry {
         names: &[
             "conv_transpose1d",
@@ -56,14 +56,9 @@ pub(super) const ENTRIES: &[Entry] = &[
             "slow_conv_transpose2d",
             "slow_conv_transpose3d",
         ],
-        namespaces: &[],
-        family: Family::Conv,
-        class: FlopsClass::Exact,
         flops: "2 N in_spatial numel(w)",
-        bytes: "x + w + bias + y",
-        backward: BACKWARD,
         source: "torch.utils.flop_counter",
-        handler: forward,
+        ..CONVOLUTION
     },
     Entry {
         names: &[
@@ -76,59 +71,40 @@ pub(super) const ENTRIES: &[Entry] = &[
             "miopen_convolution_backward_input",
             "miopen_convolution_backward_weight",
         ],
-        namespaces: &[],
-        family: Family::Conv,
-        class: FlopsClass::Exact,
         flops: "the forward's for each of the gradients the output mask asks for",
         bytes: "dgrad dY + w + dX; wgrad dY + x + dW; bias dY + bias",
         backward: "",
         source: "closed form (torch.utils.flop_counter is groups times too high for wgrad)",
         handler: backward,
+        ..CONVOLUTION
     },
 ];
 
-/// The sizes that a convolution's cost depends on. All spatial sizes are products.
+/// The sizes that a convolution's cost depends on.
 #[derive(Debug, Clone, Copy)]
 struct Conv {
-    n: u64,
-    /// Input and output channels of the layer. `transposed` swaps them in the weight only.
-    c: u64,
-    k: u64,
-    groups: u64,
-    in_spatial: u64,
-    out_spatial: u64,
-    filter: u64,
-    stride: u64,
-    transposed: bool,
+    /// `transposed` swaps the channels in the weight only.
+    size: ConvSize,
+    /// Elements of the weight.
     weight: u64,
 }
 
 impl Conv {
     fn flops(&self) -> u64 {
-        let spatial = if self.transposed {
-            self.in_spatial
+        let spatial = if self.size.transposed {
+            self.size.in_spatial
         } else {
-            self.out_spatial
+            self.size.out_spatial
         };
-        product([2, self.n, spatial, self.weight])
+        product([2, self.size.n, spatial, self.weight])
     }
 
     fn out(&self) -> u64 {
-        product([self.n, self.k, self.out_spatial])
+        product([self.size.n, self.size.k, self.size.out_spatial])
     }
 
     fn dims(&self) -> Dims {
-        Dims::Conv {
-            n: self.n,
-            c: self.c,
-            k: self.k,
-            groups: self.groups,
-            in_spatial: self.in_spatial,
-            out_spatial: self.out_spatial,
-            filter: self.filter,
-            stride: self.stride,
-            transposed: self.transposed,
-        }
+        Dims::Conv(self.size)
     }
 }
 
@@ -306,8 +282,8 @@ fn gradients(
         parts.push(WorkPart::new(Role::Wgrad, conv.flops(), bytes, dims));
     }
     if mask.bias {
-        let bytes = total([dy, call.dense(conv.k, w)]);
-        let dims = Dims::Elements { numel: conv.out() };
+        let bytes = total([dy, call.dense(conv.size.k, w)]);
+        let dims = elements(conv.out());
         parts.push(WorkPart::new(Role::BiasGrad, conv.out(), bytes, dims));
     }
     call.cost_of(parts)
@@ -401,7 +377,7 @@ fn assemble(
     } else {
         *first
     };
-    Ok(Conv {
+    let size = ConvSize {
         n,
         c,
         k,
@@ -411,8 +387,9 @@ fn assemble(
         filter: count(filter),
         stride,
         transposed,
-        weight: count(&w.shape),
-    })
+    };
+    let weight = count(&w.shape);
+    Ok(Conv { size, weight })
 }
 
 fn spatial(x: &Tensor, dims: usize) -> Result<&[u64], UnknownCost> {
@@ -587,7 +564,7 @@ fn one_gradient(call: &Call) -> Result<OpCost, UnknownCost> {
         .value()
         .ok_or(UnknownCost::NoScalars)?;
     let missing = Tensor {
-        shape: sizes.iter().map(|&s| size(s)).collect::<Result<_, _>>()?,
+        shape: to_sizes(&sizes)?,
         dtype: dy.dtype,
         strides: None,
     };

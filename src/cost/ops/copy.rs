@@ -1,10 +1,10 @@
 //! Data movement without arithmetic: copies, casts, concatenation, filling.
 
 use super::Entry;
-use super::call::{Call, axis, count, product, promote, size, sum, total};
+use super::call::{Call, axis, count, elements, product, promote, size, sum, to_sizes, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
 
 const COPY: Entry = Entry {
     names: &["copy", "foreach_copy"],
@@ -169,10 +169,6 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn elements(n: u64) -> Dims {
-    Dims::Elements { numel: n }
-}
-
 fn copy(call: &Call) -> Result<OpCost, UnknownCost> {
     if call.name == "foreach_copy" {
         return super::optim::foreach_copy(call);
@@ -286,16 +282,8 @@ fn view_backward(call: &Call) -> Result<OpCost, UnknownCost> {
         let n = count(&first.shape);
         return call.one(0, call.dense(n, first), elements(n));
     }
-    let sizes = call
-        .ints(1, &["input_sizes"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
-    let n = count(
-        &sizes
-            .iter()
-            .map(|&s| size(s))
-            .collect::<Result<Vec<_>, _>>()?,
-    );
+    let sizes = to_sizes(&call.ints(1, &["input_sizes"]).needed()?)?;
+    let n = count(&sizes);
     let part = call.bytes(first);
     call.gradient(0, total([part, call.dense(n, first), part]), elements(n))
 }
@@ -367,11 +355,7 @@ fn shape(call: &Call, at: usize) -> Result<Vec<u64>, UnknownCost> {
         return Err(UnknownCost::NoShapes);
     }
     if let Some(ArgValue::List(_)) = call.arg(at, &["size"]) {
-        let list = call
-            .ints(at, &["size"])
-            .value()
-            .ok_or(UnknownCost::NoShapes)?;
-        return list.iter().map(|&s| size(s)).collect();
+        return to_sizes(&call.ints(at, &["size"]).needed()?);
     }
     let positional = call.args.items.iter().skip(at);
     let numbers = positional.map_while(|a| match (&a.name, &a.value) {

@@ -1,7 +1,7 @@
 //! Embedding tables. The cost is that of the gathered rows, not of the table.
 
 use super::Entry;
-use super::call::{Call, count, product, sum, total};
+use super::call::{Call, count, product, size, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::Tensor;
@@ -77,11 +77,7 @@ fn batched_tables(call: &Call) -> Result<OpCost, UnknownCost> {
     let columns = call.tensor(columns_at, &["D_offsets"])?;
     let indices = call.tensor(indices_at, &["indices"])?;
     let offsets = call.tensor(indices_at + 1, &["offsets"])?;
-    let width = call
-        .int(total_at, &["total_D"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
-    let width = super::call::size(width)?;
+    let width = size(call.int(total_at, &["total_D"]).needed()?)?;
     let tables = count(&columns.shape).saturating_sub(1);
     let lookups = count(&indices.shape);
     let mean = |whole: u64| whole.checked_div(tables).ok_or(UnknownCost::BadArguments);
@@ -171,11 +167,7 @@ fn gradient(
 fn embedding_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output", "grad"])?;
     let indices = call.tensor(1, &["indices"])?;
-    let height = call
-        .int(2, &["num_weights"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
-    let height = super::call::size(height)?;
+    let height = size(call.int(2, &["num_weights"]).needed()?)?;
     let width = dy.shape.last().copied().ok_or(UnknownCost::BadArguments)?;
     let bytes = call.bytes_as(Some(indices), DType::Int64);
     gradient(call, dy, (count(&indices.shape), width, height), bytes)
@@ -184,9 +176,7 @@ fn embedding_backward(call: &Call) -> Result<OpCost, UnknownCost> {
 fn embedding_bag(call: &Call) -> Result<OpCost, UnknownCost> {
     let (table, indices) = table_and_indices(call)?;
     let offsets = call.optional(2, &["offsets"]);
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
+    call.forward_only()?;
     let lookups = count(&indices.shape);
     let bags = match (offsets, indices.shape.as_slice()) {
         (Some(offsets), [_]) => count(&offsets.shape),

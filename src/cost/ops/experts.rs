@@ -4,7 +4,7 @@
 //! the cost is the most that the call can need.
 
 use super::Entry;
-use super::call::{Call, product, sum, total};
+use super::call::{Call, data_dependent, product, sum, total};
 use crate::correlate::Tensor;
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
@@ -30,7 +30,7 @@ const FORWARD: Entry = Entry {
     bytes: "input, router's output and result + the weights of min(E, T k) experts; unknown with other kernels",
     backward: "",
     source: "vLLM model_executor/layers/fused_moe/layer.py: moe_forward(hidden_states, router_logits, layer_name); FlashInfer include/flashinfer/trtllm/fused_moe/runner.h: getMaxNumCtasInBatchDim() is the grid along the tokens; Triton python/triton_kernels/triton_kernels/matmul_ogs.py: grid = grid_m * grid_n * split_k, routing.py: RoutingData.n_blocks() is grid_m",
-    handler: unknown,
+    handler: data_dependent,
 };
 
 /// Operators that are given the weights: `[E, N, H]` and `[E, H, I]`, with packed elements along the last
@@ -79,10 +79,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..FORWARD
     },
 ];
-
-fn unknown(_call: &Call) -> Result<OpCost, UnknownCost> {
-    Err(UnknownCost::DataDependent)
-}
 
 /// The sizes of all experts of a call.
 #[derive(Debug, Clone, Copy)]

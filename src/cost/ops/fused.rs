@@ -2,9 +2,9 @@
 //! (`triton_poi_fused_add_mul_3`) and lists every pointer argument, outputs included.
 
 use super::Entry;
-use super::call::{Bytes, Call, count, distinct, product};
+use super::call::{Bytes, Call, count, data_dependent, distinct, elements, product};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{ConvSize, Dims, Family, FlopsClass, GemmSize, OpCost, UnknownCost};
 
 const NOTE: &str = "a compiled kernel: its arithmetic is not in the profile, and its name does not tell inputs \
      from outputs";
@@ -56,7 +56,7 @@ const ATTENTION: Entry = Entry {
     flops: "unknown: which blocks of the mask are computed is not in the profile",
     bytes: "unknown: the same",
     source: "torch/_inductor/kernel/flex: the block mask is an argument, of which the trace has the shape only",
-    handler: flex_attention,
+    handler: data_dependent,
     ..TEMPLATE
 };
 
@@ -115,27 +115,14 @@ fn recorded(call: &Call) -> Result<OpCost, UnknownCost> {
     let largest = pointers.iter().map(|t| count(&t.shape)).max().unwrap_or(0);
     // Casts of floats that are too large yield the largest integer.
     let bytes = (gb * 1e9).round() as u64;
-    call.one(flops as u64, Ok(bytes), Dims::Elements { numel: largest })
+    call.one(flops as u64, Ok(bytes), elements(largest))
 }
 
-/// A product `[batch, m, k] x [batch, k, n]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Product {
-    batch: u64,
-    m: u64,
-    n: u64,
-    k: u64,
-}
-
-impl Product {
-    fn flops(self) -> u64 {
-        product([2, self.batch, self.m, self.n, self.k])
-    }
-
+impl GemmSize {
     /// The product of two buffers whose result is a third one. Buffers may have other dimensions than the
     /// operands (`[B, S, K]` for `[B S, K]`, `[N, K]` for `[K, N]`), but as many elements:
     /// `a = m k`, `b = k n`, `out = m n`.
-    fn of(batch: u64, [a, b, out]: [&[u64]; 3]) -> Option<Product> {
+    fn of_buffers(batch: u64, [a, b, out]: [&[u64]; 3]) -> Option<GemmSize> {
         let [in_a, in_b, in_out] = [a, b, out].map(|shape| u128::from(count(shape)));
         let square = in_a.checked_mul(in_b)?.checked_div(in_out)?;
         let k = square.isqrt();
@@ -151,7 +138,14 @@ impl Product {
         };
         let either = |shape: &[u64], x: u64, y: u64| fits(shape, x, y) || fits(shape, y, x);
         let shaped = either(a, m, k) && either(b, k, n) && fits(out, m, n);
-        shaped.then_some(Product { batch, m, n, k })
+        let contiguous = (false, false, false);
+        shaped.then_some(GemmSize {
+            batch,
+            m,
+            n,
+            k,
+            contiguous,
+        })
     }
 }
 
@@ -191,13 +185,13 @@ fn product_template(call: &Call) -> Result<OpCost, UnknownCost> {
         let found = match shapes {
             [[i, a @ ..], [j, b @ ..], [batch, out @ ..]] if batched => {
                 let same = i == batch && j == batch;
-                same.then(|| Product::of(*batch, [a, b, out]))?
+                same.then(|| GemmSize::of_buffers(*batch, [a, b, out]))?
             }
-            shapes => Product::of(1, shapes),
+            shapes => GemmSize::of_buffers(1, shapes),
         };
         Some((at, found?))
     });
-    let found: Vec<(usize, Product)> = found.collect();
+    let found: Vec<(usize, GemmSize)> = found.collect();
     let (at, first) = *found.first().ok_or(UnknownCost::NoScalars)?;
     // Two pairs without a common buffer may both be multiplied (`mm_plus_mm`).
     let one = (found.iter())
@@ -205,15 +199,8 @@ fn product_template(call: &Call) -> Result<OpCost, UnknownCost> {
     if !one {
         return Err(UnknownCost::NoScalars);
     }
-    let Product { batch, m, n, k } = first;
     let dims = match found.iter().all(|(_, found)| *found == first) {
-        true => Dims::Gemm {
-            batch,
-            m,
-            n,
-            k,
-            contiguous: (false, false, false),
-        },
+        true => Dims::Gemm(first),
         false => Dims::None,
     };
     call.one(first.flops(), bytes_of(call, &pointers), dims)
@@ -245,7 +232,7 @@ fn convolution([x, w, out]: [&[u64]; 3]) -> Option<(u64, Dims)> {
     let fits = n == out_n && k == out_k && groups.checked_mul(*per_group) == Some(*c);
     let whole = groups > 0 && k.checked_rem(groups) == Some(0);
     let flops = product([2, count(out), *per_group, count(filter)]);
-    let dims = Dims::Conv {
+    let dims = Dims::Conv(ConvSize {
         n: *n,
         c: *c,
         k: *k,
@@ -255,12 +242,8 @@ fn convolution([x, w, out]: [&[u64]; 3]) -> Option<(u64, Dims)> {
         filter: count(filter),
         stride: 0,
         transposed: false,
-    };
+    });
     (alike && fits && whole).then_some((flops, dims))
-}
-
-fn flex_attention(_call: &Call) -> Result<OpCost, UnknownCost> {
-    Err(UnknownCost::DataDependent)
 }
 
 fn bytes_of(call: &Call, pointers: &[&Tensor]) -> Bytes {
@@ -275,7 +258,7 @@ fn every_pointer(call: &Call, pointers: &[&Tensor]) -> Result<OpCost, UnknownCos
 }
 
 fn finish(call: &Call, bytes: u64, numel: u64) -> Result<OpCost, UnknownCost> {
-    let mut cost = call.one(0, Ok(bytes), Dims::Elements { numel })?;
+    let mut cost = call.one(0, Ok(bytes), elements(numel))?;
     cost.note = Some(NOTE);
     Ok(cost)
 }
@@ -354,7 +337,7 @@ mod tests {
     use super::super::cost;
     use crate::base::DType;
     use crate::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
-    use crate::cost::Dims;
+    use crate::cost::{Dims, GemmSize};
 
     fn bytes(name: &str, shapes: &[&[u64]], sizes: &[i64]) -> u64 {
         let tensor = |shape: &&[u64]| {
@@ -436,7 +419,7 @@ mod tests {
         let elements: u64 = shapes.iter().map(|s| s.iter().product::<u64>()).sum();
         assert_eq!(cost.bytes(), 2 * elements, "{name} {shapes:?}");
         let dims = match cost.roles[0].dims {
-            Dims::Gemm { m, n, k, .. } => Some([m, n, k]),
+            Dims::Gemm(GemmSize { m, n, k, .. }) => Some([m, n, k]),
             _ => None,
         };
         Some((cost.flops(), dims))

@@ -1,141 +1,97 @@
 //! Matrix products. FLOPs are `2 batch m n k`; bias, alpha and beta are not counted.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, WorkPart, broadcast, count, distinct, product, sum, total};
+use super::call::{
+    Bytes, Call, Given, WorkPart, broadcast, count, distinct, elements, product, sum, total,
+};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
+use crate::cost::{Dims, Family, FlopsClass, GemmSize, OpCost, Role, UnknownCost};
 
-const SOURCE: &str = "torch.utils.flop_counter; NVIDIA Matrix Multiplication Background guide";
-const BACKWARD: &str =
-    "dgrad and wgrad, 2 batch m n k each, same bytes; bias: m n adds, reads dY, writes the bias";
+const MATMUL: Entry = Entry {
+    names: &["mm", "bmm", "matmul", "dot", "vdot", "inner", "mv"],
+    namespaces: &[],
+    family: Family::Gemm,
+    class: FlopsClass::Exact,
+    flops: "2 batch m n k",
+    bytes: "A + B + C; an operand broadcast over the batch counts once",
+    backward: "dgrad and wgrad, 2 batch m n k each, same bytes; bias: m n adds, reads dY, writes the bias",
+    source: "torch.utils.flop_counter; NVIDIA Matrix Multiplication Background guide",
+    handler: matmul,
+};
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        names: &["mm", "bmm", "matmul", "dot", "vdot", "inner", "mv"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
-        flops: "2 batch m n k",
-        bytes: "A + B + C; an operand broadcast over the batch counts once",
-        backward: BACKWARD,
-        source: SOURCE,
-        handler: matmul,
-    },
+    MATMUL,
     Entry {
         names: &["addmm", "baddbmm", "addbmm", "addmv", "addmm_activation"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
-        flops: "2 batch m n k",
         bytes: "A + B + C; and the added matrix as stored: [n], or [m, n]",
-        backward: BACKWARD,
-        source: SOURCE,
         handler: addmm,
+        ..MATMUL
     },
     Entry {
         names: &["addr"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "2 m n",
         bytes: "self + both vectors + C",
         backward: "",
         source: "closed form of a GEMM with k = 1",
         handler: addr,
+        ..MATMUL
     },
     Entry {
         names: &["linear"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "2 m n k, m the product of all dimensions of x but the last",
         bytes: "x + w + b + y",
-        backward: BACKWARD,
-        source: SOURCE,
         handler: linear,
+        ..MATMUL
     },
     Entry {
         names: &["einsum"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "two operands: 2 times the product of all distinct letters; one: N where letters are summed over; more: unknown, the order of contraction is not in the profile",
         bytes: "operands + result",
         backward: "two contractions of the same size",
         source: "torch.utils.flop_counter on the bmm it becomes",
         handler: einsum,
+        ..MATMUL
     },
     Entry {
         names: &["scaled_mm"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "2 m n k",
         bytes: "A + B at 1 byte, C in the output type, scales at 4 bytes",
         backward: "",
-        source: SOURCE,
         handler: scaled_mm,
+        ..MATMUL
     },
     Entry {
         names: &["int_mm"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "2 m n k",
         bytes: "A + B at 1 byte, C at 4 bytes",
         backward: "",
-        source: SOURCE,
         handler: int_mm,
+        ..MATMUL
     },
     Entry {
         names: &["grouped_mm", "scaled_grouped_mm"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "2 tokens k n",
         bytes: "tokens k + groups k n + tokens n; scales at 4 bytes, the result of a scaled one in bf16 unless it names its type",
         backward: "",
         source: "closed form: every token meets one group's matrix",
         handler: grouped_mm,
+        ..MATMUL
     },
     Entry {
         names: &["bilinear"],
-        namespaces: &[],
-        family: Family::Gemm,
-        class: FlopsClass::Exact,
         flops: "2 batch out in1 in2",
         bytes: "both inputs + weight + bias + output",
         backward: "",
         source: "closed form",
         handler: bilinear,
+        ..MATMUL
     },
 ];
 
-/// `C[batch, m, n] = A[batch, m, k] B[batch, k, n]`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Gemm {
-    pub(super) batch: u64,
-    pub(super) m: u64,
-    pub(super) n: u64,
-    pub(super) k: u64,
-    /// Whether m, n and k are contiguous in memory in an operand or the result.
-    pub(super) contiguous: (bool, bool, bool),
-}
-
-impl Gemm {
+impl GemmSize {
     pub(super) fn flops(&self) -> u64 {
         product([2, self.batch, self.m, self.n, self.k])
-    }
-
-    pub(super) fn dims(&self) -> Dims {
-        Dims::Gemm {
-            batch: self.batch,
-            m: self.m,
-            n: self.n,
-            k: self.k,
-            contiguous: self.contiguous,
-        }
     }
 
     /// The number of elements of the result.
@@ -147,13 +103,13 @@ impl Gemm {
 /// Forward and gradients of `C = A B` with an optional bias.
 fn parts(
     call: &Call,
-    gemm: Gemm,
+    gemm: GemmSize,
     a: Bytes,
     b: Bytes,
     c: Bytes,
     bias: Option<Bytes>,
 ) -> Vec<WorkPart> {
-    let (flops, dims) = (gemm.flops(), gemm.dims());
+    let (flops, dims) = (gemm.flops(), Dims::Gemm(gemm));
     if !call.backward {
         let all = total([a, b, c, bias.unwrap_or(Ok(0))]);
         return vec![WorkPart::new(Role::Fwd, flops, all, dims)];
@@ -165,7 +121,7 @@ fn parts(
         WorkPart::new(Role::Wgrad, flops, each, dims),
     ];
     if let Some(bias) = bias {
-        let dims = Dims::Elements { numel: gemm.out() };
+        let dims = elements(gemm.out());
         parts.push(WorkPart::new(
             Role::BiasGrad,
             gemm.out(),
@@ -193,7 +149,7 @@ fn matmul(call: &Call) -> Result<OpCost, UnknownCost> {
 }
 
 /// The sizes of `a @ b` by the rules of `torch.matmul`.
-fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
+fn product_of(a: &Tensor, b: &Tensor) -> Result<GemmSize, UnknownCost> {
     let (a_batch, a_rows, a_cols) = match a.shape.as_slice() {
         [k] => (&[][..], 1, *k),
         [batch @ .., m, k] => (batch, *m, *k),
@@ -214,7 +170,7 @@ fn product_of(a: &Tensor, b: &Tensor) -> Result<Gemm, UnknownCost> {
     } else {
         (count(&broadcast(a_batch, b_batch)?), a_rows)
     };
-    Ok(Gemm {
+    Ok(GemmSize {
         batch,
         m,
         n: b_cols,
@@ -293,10 +249,8 @@ fn addr(call: &Call) -> Result<OpCost, UnknownCost> {
     let added = call.input()?;
     let a = call.tensor(1, &["vec1"])?;
     let b = call.tensor(2, &["vec2"])?;
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
-    let gemm = Gemm {
+    call.forward_only()?;
+    let gemm = GemmSize {
         batch: 1,
         m: count(&a.shape),
         n: count(&b.shape),
@@ -319,7 +273,7 @@ fn linear(call: &Call) -> Result<OpCost, UnknownCost> {
         [in_features] if *in_features == k => 1,
         _ => return Err(UnknownCost::BadArguments),
     };
-    let gemm = Gemm {
+    let gemm = GemmSize {
         batch: 1,
         m: count(rows),
         n,
@@ -393,7 +347,7 @@ fn one_operand(call: &Call, equation: &str, a: &Tensor) -> Result<OpCost, Unknow
     let summed = sizes.iter().any(|(letter, _)| !output.contains(*letter));
     let flops = if summed { count(&a.shape) } else { 0 };
     let bytes = total([call.bytes(a), call.dense(out, a)]);
-    call.one(flops, bytes, Dims::Elements { numel: out })
+    call.one(flops, bytes, elements(out))
 }
 
 /// The letters of the operands, and of the result if the equation has them.
@@ -460,7 +414,7 @@ fn contraction(
     right: &str,
     output: &str,
     sizes: &[(char, u64)],
-) -> Result<Gemm, UnknownCost> {
+) -> Result<GemmSize, UnknownCost> {
     if !output.chars().all(|c| sizes.iter().any(|(l, _)| *l == c)) {
         return Err(UnknownCost::BadArguments);
     }
@@ -494,7 +448,7 @@ fn contraction(
             _ => {}
         }
     }
-    Ok(Gemm {
+    Ok(GemmSize {
         batch,
         m,
         n,
@@ -525,7 +479,7 @@ fn scaled_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     };
     let c = out.map(|d| gemm.out().saturating_mul(d.bytes()));
     let bytes = total([call.bytes(a), call.bytes(b), c, Ok(scales)]);
-    call.one(gemm.flops(), bytes, gemm.dims())
+    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
 }
 
 fn int_mm(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -534,7 +488,7 @@ fn int_mm(call: &Call) -> Result<OpCost, UnknownCost> {
     let gemm = product_of(a, b)?;
     let operands = [a, b].map(|t| call.bytes_as(Some(t), DType::Int8));
     let bytes = sum(operands).saturating_add(product([gemm.out(), DType::Int32.bytes()]));
-    call.one(gemm.flops(), Ok(bytes), gemm.dims())
+    call.one(gemm.flops(), Ok(bytes), Dims::Gemm(gemm))
 }
 
 /// The cost of a grouped product. Rows, columns or the dimension summed over are split into groups,
@@ -559,7 +513,7 @@ fn grouped_mm(call: &Call) -> Result<OpCost, UnknownCost> {
         }
         _ => return Err(UnknownCost::BadArguments),
     };
-    let gemm = Gemm {
+    let gemm = GemmSize {
         batch,
         m,
         n,
@@ -576,7 +530,7 @@ fn grouped_mm(call: &Call) -> Result<OpCost, UnknownCost> {
         .map(|(at, name)| call.optional(at, &[name]).filter(|_| scaled))
         .map(|t| call.bytes_as(t, DType::Fp32));
     let bytes = total([call.bytes(a), call.bytes(b), c, Ok(sum(scales))]);
-    call.one(gemm.flops(), bytes, gemm.dims())
+    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
 }
 
 fn bilinear(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -587,10 +541,8 @@ fn bilinear(call: &Call) -> Result<OpCost, UnknownCost> {
         return Err(UnknownCost::BadArguments);
     };
     let (_, rows) = left.shape.split_last().ok_or(UnknownCost::BadArguments)?;
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
-    let gemm = Gemm {
+    call.forward_only()?;
+    let gemm = GemmSize {
         batch: 1,
         m: count(rows),
         n: out.saturating_mul(in2),
@@ -604,5 +556,5 @@ fn bilinear(call: &Call) -> Result<OpCost, UnknownCost> {
         call.bytes_of(call.optional(3, &["bias"])),
         call.dense(product([gemm.m, out]), left),
     ]);
-    call.one(gemm.flops(), bytes, gemm.dims())
+    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
 }

@@ -1,11 +1,13 @@
 //! Gather, scatter, masks, sorting and rearranging.
 
 use super::Entry;
-use super::call::{Call, Given, axis, broadcast, count, distinct, product, size, sum, total};
+use super::call::{
+    Call, Given, broadcast, count, distinct, elements, product, rows, size, sum, total,
+};
 use super::copy::{duplicate, without};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
 
 const WORST_CASE: &str = "worst case: every element selected (the output's size is data)";
 const SORT_NOTE: &str = "compulsory bytes only: a radix sort makes several passes";
@@ -175,7 +177,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         family: Family::Sort,
         bytes: "unknown: the output's size is data",
         backward: "",
-        handler: data_dependent,
+        handler: sized_by_data,
         ..GATHER
     },
     Entry {
@@ -195,10 +197,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..GATHER
     },
 ];
-
-fn elements(n: u64) -> Dims {
-    Dims::Elements { numel: n }
-}
 
 /// The cost of gathering `n` elements of `from` by an index of `index` bytes. The gradient scatters
 /// them back into a zero-filled tensor.
@@ -307,17 +305,9 @@ fn scattered(
     Ok(cost)
 }
 
-fn not_a_gradient(call: &Call) -> Result<(), UnknownCost> {
-    if call.backward {
-        Err(UnknownCost::UnknownOp)
-    } else {
-        Ok(())
-    }
-}
-
 /// `scatter_(self, dim, index, src)`.
 fn scatter(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let to = call.input()?;
     let index = call.tensor(2, &["index"])?;
     let n = count(&index.shape);
@@ -333,7 +323,7 @@ fn scatter(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// `index_put_(self, indices, values, accumulate)`.
 fn index_put(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let to = call.input()?;
     let (n, indices) = selection(call, to)?;
     let values = call.bytes_of(call.optional(2, &["values"]))?;
@@ -343,13 +333,13 @@ fn index_put(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// `index_add_(self, dim, index, source)`.
 fn index_add(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let to = call.input()?;
     let index = call.tensor(2, &["index"])?;
     let (n, source) = match call.arg(3, &["source", "tensor", "value"]) {
         Some(ArgValue::Tensor(t)) if !t.shape.is_empty() => (count(&t.shape), call.bytes(t)?),
         _ => {
-            let dim = call.int(1, &["dim"]).value().ok_or(UnknownCost::NoShapes)?;
+            let dim = call.int(1, &["dim"]).needed()?;
             (product([count(&without(to, dim)?), count(&index.shape)]), 0)
         }
     };
@@ -377,7 +367,7 @@ fn masked_fill(call: &Call) -> Result<OpCost, UnknownCost> {
 }
 
 fn masked_select(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let x = call.input()?;
     let mask = call.tensor(1, &["mask"])?;
     let n = count(&broadcast(&x.shape, &mask.shape)?);
@@ -401,15 +391,12 @@ fn nonzero(call: &Call) -> Result<OpCost, UnknownCost> {
 }
 
 fn repeat(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let x = call.input()?;
     if call.name == "repeat_interleave" && call.optional(1, &["repeats"]).is_some() {
         return Err(UnknownCost::DataDependent);
     }
-    let times = call
-        .ints(1, &["repeats", "dims"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
+    let times = call.ints(1, &["repeats", "dims"]).needed()?;
     // `x.repeat(2, 3)` as PyProf records it, with the numbers as separate arguments.
     let more = call.args.items.iter().skip(2).map_while(|a| match a.value {
         ArgValue::Int(v) if a.name.is_none() && call.name != "repeat_interleave" => Some(v),
@@ -425,10 +412,7 @@ fn repeat(call: &Call) -> Result<OpCost, UnknownCost> {
 /// crop.
 fn pad(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
-    let pads = call
-        .ints(1, &["pad", "padding"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
+    let pads = call.ints(1, &["pad", "padding"]).needed()?;
     if pads.len() % 2 != 0 || pads.len() / 2 > x.shape.len() {
         return Err(UnknownCost::BadArguments);
     }
@@ -454,26 +438,13 @@ fn one_hot(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, Ok(sum([index_bytes(call, index), out])), elements(n))
 }
 
-fn last_dim(call: &Call, x: &Tensor, at: usize) -> Result<u64, UnknownCost> {
-    let dim = match call.int(at, &["dim"]) {
-        Given::Value(dim) => axis(dim, x.shape.len())?,
-        _ => x.shape.len().saturating_sub(1),
-    };
-    Ok(x.shape.get(dim).copied().unwrap_or(1))
-}
-
-fn rows(n: u64, cols: u64) -> Dims {
-    Dims::Rows {
-        rows: n.checked_div(cols).unwrap_or(0),
-        cols,
-    }
-}
-
 fn sort(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let x = call.input()?;
     let n = count(&x.shape);
-    let cols = last_dim(call, x, 1).or_else(|_| last_dim(call, x, usize::MAX))?;
+    let cols = call
+        .dim_size(1, x)
+        .or_else(|_| call.dim_size(usize::MAX, x))?;
     let values = if call.name == "argsort" {
         Ok(0)
     } else {
@@ -487,18 +458,15 @@ fn sort(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// `topk(x, k, dim)`, `kthvalue(x, k, dim)`, `median(x, dim)`, `mode(x, dim)`.
 fn topk(call: &Call) -> Result<OpCost, UnknownCost> {
-    not_a_gradient(call)?;
+    call.forward_only()?;
     let x = call.input()?;
     let n = count(&x.shape);
     let (k, dim_at) = match call.name {
-        "topk" => (
-            size(call.int(1, &["k"]).value().ok_or(UnknownCost::NoShapes)?)?,
-            2,
-        ),
+        "topk" => (size(call.int(1, &["k"]).needed()?)?, 2),
         "kthvalue" => (1, 2),
         _ => (1, 1),
     };
-    let cols = last_dim(call, x, dim_at)?;
+    let cols = call.dim_size(dim_at, x)?;
     let found = product([n.checked_div(cols).unwrap_or(0), k]);
     let bytes = total([
         call.bytes(x),
@@ -527,13 +495,13 @@ fn search(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(0, bytes, elements(n))
 }
 
-fn data_dependent(call: &Call) -> Result<OpCost, UnknownCost> {
+fn sized_by_data(call: &Call) -> Result<OpCost, UnknownCost> {
     call.input()?;
     Err(UnknownCost::DataDependent)
 }
 
 fn randperm(call: &Call) -> Result<OpCost, UnknownCost> {
-    let n = size(call.int(0, &["n"]).value().ok_or(UnknownCost::NoShapes)?)?;
+    let n = size(call.int(0, &["n"]).needed()?)?;
     let dtype = call.dtype_arg(usize::MAX, &["dtype"]).value();
     let bytes = n.saturating_mul(dtype.unwrap_or(DType::Int64).bytes());
     call.one(0, Ok(bytes), elements(n))
@@ -541,11 +509,7 @@ fn randperm(call: &Call) -> Result<OpCost, UnknownCost> {
 
 fn multinomial(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
-    let samples = size(
-        call.int(1, &["num_samples"])
-            .value()
-            .ok_or(UnknownCost::NoShapes)?,
-    )?;
+    let samples = size(call.int(1, &["num_samples"]).needed()?)?;
     let rows = match x.shape.as_slice() {
         [_] => 1,
         [rows, _] => *rows,

@@ -1,7 +1,7 @@
 //! Losses. A loss reads its inputs once and writes one number, or one per element.
 
 use super::Entry;
-use super::call::{Bytes, Call, count, product, sum, total};
+use super::call::{Bytes, Call, count, elements, product, rows, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
@@ -157,7 +157,7 @@ fn elementwise(call: &Call) -> Result<OpCost, UnknownCost> {
         dx,
     ]);
     let flops = product([per_element(call.name), n]);
-    call.one(flops, bytes, Dims::Elements { numel: n })
+    call.one(flops, bytes, elements(n))
 }
 
 fn elementwise_backward(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -175,18 +175,17 @@ fn elementwise_backward(call: &Call) -> Result<OpCost, UnknownCost> {
         call.dense(n, x),
     ]);
     let flops = product([per_element(call.name), n]);
-    call.gradient(flops, bytes, Dims::Elements { numel: n })
+    call.gradient(flops, bytes, elements(n))
 }
 
 /// Rows and columns of class scores: classes are dimension 1, or the only dimension.
-fn classes(x: &Tensor) -> (u64, Dims) {
+fn classes(x: &Tensor) -> Dims {
     let cols = match x.shape.as_slice() {
         [c] => *c,
         [_, c, ..] => *c,
         [] => 1,
     };
-    let rows = count(&x.shape).checked_div(cols).unwrap_or(0);
-    (rows, Dims::Rows { rows, cols })
+    rows(count(&x.shape), cols)
 }
 
 /// Bytes of the target, one value per row, the result and the total weight: the traffic of picking
@@ -206,7 +205,7 @@ fn picked(call: &Call, x: &Tensor, target: &Tensor, unreduced: bool) -> Bytes {
 fn nll(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let target = call.tensor(1, &["target"])?;
-    let (_, dims) = classes(x);
+    let dims = classes(x);
     let weight = call.bytes_of(call.optional(2, &["weight"]));
     let picked = picked(call, x, target, unreduced(call, 3));
     call.one(count(&target.shape), total([picked, weight]), dims)
@@ -216,7 +215,7 @@ fn nll_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
     let x = call.tensor(1, &["input", "self"])?;
     let target = call.tensor(2, &["target"])?;
-    let (_, dims) = classes(x);
+    let dims = classes(x);
     let rows = count(&target.shape);
     let bytes = total([
         call.bytes(dy),
@@ -243,7 +242,7 @@ fn cross_entropy(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let target = call.tensor(1, &["target"])?;
     let n = count(&x.shape);
-    let (_, dims) = classes(x);
+    let dims = classes(x);
     let large = call.dense(n, x);
     let weight = call.bytes_of(call.optional(2, &["weight"]));
     let per_element = if call.backward { 4 } else { 5 };

@@ -91,38 +91,14 @@ const PARTS: &[&[Entry]] = &[
 ];
 
 /// Every operator with a cost model, family by family.
-pub const TABLE: &[Entry] = &flatten::<{ entries(PARTS) }>(PARTS);
-
-const fn entries(mut parts: &[&[Entry]]) -> usize {
-    let mut n = 0;
-    while let [first, rest @ ..] = parts {
-        n += first.len();
-        parts = rest;
-    }
-    n
-}
-
-// Runs at compile time only: an index out of bounds is a compile error.
-#[allow(clippy::indexing_slicing)]
-const fn flatten<const N: usize>(mut parts: &[&[Entry]]) -> [Entry; N] {
-    let mut out = [gemm::ENTRIES[0]; N];
-    let mut next = 0;
-    while let [first, rest @ ..] = parts {
-        let mut i = 0;
-        while i < first.len() {
-            out[next] = first[i];
-            next += 1;
-            i += 1;
-        }
-        parts = rest;
-    }
-    out
+pub fn table() -> impl Iterator<Item = &'static Entry> {
+    PARTS.iter().copied().flatten()
 }
 
 /// The table by name: several entries where libraries share a name.
 static INDEX: LazyLock<FxHashMap<&'static str, Vec<&'static Entry>>> = LazyLock::new(|| {
     let mut index: FxHashMap<&'static str, Vec<&'static Entry>> = FxHashMap::default();
-    for entry in TABLE {
+    for entry in table() {
         for name in entry.names {
             index.entry(name).or_default().push(entry);
         }
@@ -211,13 +187,13 @@ pub(crate) fn add_zero_fill(
     args_from_forward: bool,
     default_dtype: Option<DType>,
 ) {
-    let Some(name) = name::normalize(op) else {
+    let Ok(call) = listed(op, args, default_dtype) else {
         return;
     };
-    let Some((entry, key)) = resolve(&name) else {
-        return;
+    let call = Call {
+        backward: args_from_forward,
+        ..call
     };
-    let call = call(&name, key, entry, args, args_from_forward, default_dtype);
     if let (Some(bytes), Some(role)) = (loss::zero_fill_bytes(&call), cost.roles.first_mut()) {
         role.bytes = role.bytes.saturating_add(bytes);
     }
@@ -234,12 +210,10 @@ pub(crate) fn cost_with_partners(
     partners: &[(&OpName, &OpArgs)],
     default_dtype: Option<DType>,
 ) -> Result<OpCost, UnknownCost> {
-    let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
-    let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
-    if entry.family != Family::Conv {
+    let call = listed(op, args, default_dtype)?;
+    if call.entry.family != Family::Conv {
         return Err(UnknownCost::NoScalars);
     }
-    let call = call(&name, key, entry, args, false, default_dtype);
     conv::with_partners(&call, partners)
 }
 
@@ -253,10 +227,7 @@ pub(in crate::cost) fn cost_with_lengths(
     args: &OpArgs,
     lengths: CachedLengths,
 ) -> Result<OpCost, UnknownCost> {
-    let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
-    let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
-    let call = call(&name, key, entry, args, false, Some(lengths.cache));
-    attention::with_lengths(&call, lengths)
+    attention::with_lengths(&listed(op, args, Some(lengths.cache))?, lengths)
 }
 
 /// The cost of experts of which the call itself does not have the sizes, from the grids of their kernels.
@@ -268,10 +239,18 @@ pub(in crate::cost) fn cost_of_experts(
     args: &OpArgs,
     kernels: &[Launched<'_>],
 ) -> Result<OpCost, UnknownCost> {
+    experts::generated(&listed(op, args, None)?, kernels)
+}
+
+/// The call of an operator that the table lists, as a forward.
+fn listed<'a>(
+    op: &'a OpName,
+    args: &'a OpArgs,
+    default_dtype: Option<DType>,
+) -> Result<Call<'a>, UnknownCost> {
     let name = name::normalize(op).ok_or(UnknownCost::UnknownOp)?;
     let (entry, key) = resolve(&name).ok_or(UnknownCost::UnknownOp)?;
-    let call = call(&name, key, entry, args, false, None);
-    experts::generated(&call, kernels)
+    Ok(call(&name, key, entry, args, false, default_dtype))
 }
 
 fn call<'a>(

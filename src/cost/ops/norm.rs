@@ -1,7 +1,7 @@
 //! Softmax and normalizations. FLOPs are conventions; all of these operators are memory-bound.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, axis, count, product, sum, total};
+use super::call::{Bytes, Call, Given, count, product, rows, size, sum, to_sizes, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
@@ -131,22 +131,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn rows(elements: u64, cols: u64) -> Dims {
-    Dims::Rows {
-        rows: elements.checked_div(cols).unwrap_or(0),
-        cols,
-    }
-}
-
-/// The dimensions of a softmax: its columns are the dimension summed over, or the last one if that is
-/// not recorded.
+/// The dimensions of a softmax: its columns are the dimension summed over.
 fn softmax_dims(call: &Call, t: &Tensor, at: usize) -> Result<Dims, UnknownCost> {
-    let dim = match call.int(at, &["dim"]) {
-        Given::Value(dim) => axis(dim, t.shape.len())?,
-        _ => t.shape.len().saturating_sub(1),
-    };
-    let cols = t.shape.get(dim).copied().unwrap_or(1);
-    Ok(rows(count(&t.shape), cols))
+    Ok(rows(count(&t.shape), call.dim_size(at, t)?))
 }
 
 fn softmax(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -199,10 +186,7 @@ fn normalized(
     weight: Option<&Tensor>,
 ) -> Result<u64, UnknownCost> {
     let cols = match (call.ints(at, &["normalized_shape"]), weight) {
-        (Given::Value(list), _) if !list.is_empty() => {
-            let sizes = list.iter().map(|&d| super::call::size(d));
-            count(&sizes.collect::<Result<Vec<_>, _>>()?)
-        }
+        (Given::Value(list), _) if !list.is_empty() => count(&to_sizes(&list)?),
         (_, Some(w)) => count(&w.shape),
         _ => x.shape.last().copied().unwrap_or(1),
     };
@@ -434,7 +418,7 @@ fn group_norm(call: &Call) -> Result<OpCost, UnknownCost> {
         _ => (1, Given::Default),
     };
     let groups = match groups {
-        Given::Value(g) => super::call::size(g)?,
+        Given::Value(g) => size(g)?,
         // Instance norm is group norm with one group per channel.
         Given::Default => channels,
         Given::Hidden => return Err(UnknownCost::NoShapes),

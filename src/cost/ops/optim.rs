@@ -1,9 +1,9 @@
 //! Optimizers and the list operators that implement them. Costs are per parameter element.
 
 use super::Entry;
-use super::call::{Call, WorkPart, count, distinct, product, sum};
+use super::call::{Call, WorkPart, count, distinct, elements, product, sum};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
+use crate::cost::{Family, FlopsClass, OpCost, Role, UnknownCost};
 
 const SAME_LIST: &str = "three different lists assumed; one passed twice would be read once";
 
@@ -120,11 +120,11 @@ fn measure(call: &Call, list: &[&Tensor]) -> Result<(u64, u64), UnknownCost> {
 }
 
 fn cost(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, UnknownCost> {
-    call.one(flops, Ok(bytes), Dims::Elements { numel: n })
+    call.one(flops, Ok(bytes), elements(n))
 }
 
 fn update(call: &Call, flops: u64, bytes: u64, n: u64) -> Result<OpCost, UnknownCost> {
-    let dims = Dims::Elements { numel: n };
+    let dims = elements(n);
     call.cost_of(vec![WorkPart::new(Role::Opt, flops, Ok(bytes), dims)])
 }
 

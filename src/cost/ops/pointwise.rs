@@ -3,10 +3,12 @@
 //! balance of FLOPs to bytes.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, broadcast, count, distinct, product, promote, sum, total};
+use super::call::{
+    Bytes, Call, Given, broadcast, count, distinct, elements, product, promote, sum, total,
+};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
 
 const SOURCE: &str = "convention: one FLOP per output element, as TraceLens and DeepSpeed";
 
@@ -278,14 +280,12 @@ enum Operand<'a> {
     Number(bool),
 }
 
-/// The first `arity` operands. Numbers whose value is not recorded still count as numbers.
-fn operands<'a>(
-    call: &Call<'a>,
-    arity: usize,
-    names: [&[&str]; 3],
-) -> Result<Vec<Operand<'a>>, UnknownCost> {
-    let mut found = Vec::with_capacity(arity);
-    for (i, names) in names.iter().take(arity).enumerate() {
+const INPUT: &[&str] = &["input", "self"];
+
+/// The first operands, by their names. Numbers whose value is not recorded still count as numbers.
+fn operands<'a>(call: &Call<'a>, names: &[&[&str]]) -> Result<Vec<Operand<'a>>, UnknownCost> {
+    let mut found = Vec::with_capacity(names.len());
+    for (i, names) in names.iter().enumerate() {
         match call.arg(i, names) {
             Some(ArgValue::Tensor(t)) => found.push(Operand::Tensor(t)),
             Some(ArgValue::Float(_)) => found.push(Operand::Number(true)),
@@ -367,11 +367,7 @@ fn map(
     let read = sum(read(call, operands)?);
     let written = n.saturating_mul(dtype.bytes());
     let bytes = Ok(read.saturating_add(written));
-    call.one(
-        product([per_element, n]),
-        bytes,
-        Dims::Elements { numel: n },
-    )
+    call.one(product([per_element, n]), bytes, elements(n))
 }
 
 fn read(call: &Call, operands: &[Operand]) -> Result<Vec<u64>, UnknownCost> {
@@ -409,7 +405,7 @@ fn gradients(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
             bytes = bytes.saturating_add(traffic);
         }
     }
-    call.one(flops, Ok(bytes), Dims::Elements { numel: n })
+    call.one(flops, Ok(bytes), elements(n))
 }
 
 /// Whether the gradient needs dY alone: scaling and sign changes.
@@ -425,8 +421,7 @@ fn unbroadcast(call: &Call, t: &Tensor, n: u64, full: u64) -> Result<(u64, u64),
 }
 
 fn unary(call: &Call) -> Result<OpCost, UnknownCost> {
-    let names: [&[&str]; 3] = [&["input", "self"], &[], &[]];
-    let operands = operands(call, 1, names)?;
+    let operands = operands(call, &[INPUT])?;
     if call.backward {
         return gradients(call, &operands);
     }
@@ -461,12 +456,7 @@ fn unary(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// The cost of a binary operator, including `max` and `min` of two tensors.
 pub(super) fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
-    let names: [&[&str]; 3] = [
-        &["input", "self"],
-        &["other", "exponent", "weight", "vec2"],
-        &[],
-    ];
-    let mut operands = operands(call, 2, names)?;
+    let mut operands = operands(call, &[INPUT, &["other", "exponent", "weight", "vec2"]])?;
     let mut scaled = false;
     if matches!(call.name, "add" | "sub" | "subtract" | "rsub") {
         let alpha = call.number(2, &["alpha"]).value();
@@ -529,7 +519,7 @@ fn sum_backward(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost
         // The gradient needs no kernel, but a kernel ran: its cost is unknown.
         return Err(UnknownCost::UnknownOp);
     }
-    call.one(flops, Ok(bytes), Dims::Elements { numel: n })
+    call.one(flops, Ok(bytes), elements(n))
 }
 
 fn outer(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
@@ -539,10 +529,8 @@ fn outer(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
     let n = count(&a.shape).saturating_mul(count(&b.shape));
     let e = result_type(call, operands, false)?.bytes();
     let bytes = total([call.bytes(a), call.bytes(b), Ok(n.saturating_mul(e))]);
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
-    call.one(n, bytes, Dims::Elements { numel: n })
+    call.forward_only()?;
+    call.one(n, bytes, elements(n))
 }
 
 /// The cost of `prelu`, whose weight runs along dimension 1, not the last one.
@@ -551,7 +539,7 @@ fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
         return Err(UnknownCost::BadArguments);
     };
     let n = count(&x.shape);
-    let dims = Dims::Elements { numel: n };
+    let dims = elements(n);
     if call.backward {
         // dX and dw: dY and x are read once, both gradients are written.
         let bytes = total([
@@ -568,8 +556,7 @@ fn prelu(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
 }
 
 fn clamp(call: &Call) -> Result<OpCost, UnknownCost> {
-    let names: [&[&str]; 3] = [&["input", "self"], &["min"], &["max"]];
-    let operands = operands(call, 3, names)?;
+    let operands = operands(call, &[INPUT, &["min"], &["max"]])?;
     if call.backward {
         return gradients(call, operands.get(..1).unwrap_or_default());
     }
@@ -580,7 +567,7 @@ fn clamp(call: &Call) -> Result<OpCost, UnknownCost> {
 fn glu(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape) / 2;
-    let dims = Dims::Elements { numel: n };
+    let dims = elements(n);
     let y = call.dense(n, x);
     if call.backward {
         return call.one(product([4, n]), total([y, call.bytes(x), y, y]), dims);
@@ -589,24 +576,17 @@ fn glu(call: &Call) -> Result<OpCost, UnknownCost> {
 }
 
 fn compare(call: &Call) -> Result<OpCost, UnknownCost> {
-    let names: [&[&str]; 3] = [
-        &["input", "self", "elements"],
-        &["other", "test_elements"],
-        &[],
-    ];
-    let operands = operands(call, 2, names)?;
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
+    let operands = operands(
+        call,
+        &[&["input", "self", "elements"], &["other", "test_elements"]],
+    )?;
+    call.forward_only()?;
     map(call, &operands, 1, Out::Bool)
 }
 
 fn logic(call: &Call) -> Result<OpCost, UnknownCost> {
-    let names: [&[&str]; 3] = [&["input", "self"], &["other"], &[]];
-    let operands = operands(call, 2, names)?;
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
+    let operands = operands(call, &[INPUT, &["other"]])?;
+    call.forward_only()?;
     let out = if call.name.starts_with("logical") {
         Out::Bool
     } else {
@@ -618,8 +598,7 @@ fn logic(call: &Call) -> Result<OpCost, UnknownCost> {
 fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
     let condition = call.tensor(0, &["condition"])?;
     let mask = call.bytes_as(Some(condition), DType::Bool);
-    let names: [&[&str]; 3] = [&["condition"], &["input", "self"], &["other"]];
-    let operands = operands(call, 3, names)?;
+    let operands = operands(call, &[&["condition"], INPUT, &["other"]])?;
     let values = operands.get(1..).unwrap_or_default();
     if tensors(values).next().is_none() {
         // `where(condition)` is nonzero; two numbers have the default float type.
@@ -627,7 +606,7 @@ fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
         let n = count(&condition.shape);
         return if numbers {
             let bytes = Ok(mask.saturating_add(n.saturating_mul(4)));
-            call.one(n, bytes, Dims::Elements { numel: n })
+            call.one(n, bytes, elements(n))
         } else {
             Err(UnknownCost::DataDependent)
         };
@@ -635,7 +614,7 @@ fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
     let n = count(&broadcast_all(&operands)?);
     let e = result_type(call, values, false)?.bytes();
     let full = n.saturating_mul(e);
-    let dims = Dims::Elements { numel: n };
+    let dims = elements(n);
     if call.backward {
         let passes = tensors(values).filter(|t| !t.shape.is_empty()).count() as u64;
         let each = sum([mask, full, full]);
@@ -646,12 +625,7 @@ fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
 }
 
 fn ternary(call: &Call) -> Result<OpCost, UnknownCost> {
-    let names: [&[&str]; 3] = [
-        &["input", "self"],
-        &["tensor1", "end"],
-        &["tensor2", "weight"],
-    ];
-    let operands = operands(call, 3, names)?;
+    let operands = operands(call, &[INPUT, &["tensor1", "end"], &["tensor2", "weight"]])?;
     if call.backward {
         return gradients(call, &operands);
     }
@@ -664,13 +638,13 @@ fn activation_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let saved = call.tensor(1, &["self", "output", "result", "self_or_result"])?;
     let n = count(&saved.shape);
     let bytes = total([call.bytes(dy), call.bytes(saved), call.dense(n, saved)]);
-    call.gradient(n, bytes, Dims::Elements { numel: n })
+    call.gradient(n, bytes, elements(n))
 }
 
 fn dropout(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let n = count(&x.shape);
-    let dims = Dims::Elements { numel: n };
+    let dims = elements(n);
     let training = match call.name {
         "fused_dropout" => true,
         _ => call.flag(2, &["training", "train"]) != Given::Value(false),
@@ -705,5 +679,5 @@ fn dropout_backward(call: &Call) -> Result<OpCost, UnknownCost> {
         Ok(call.bytes_as(Some(mask), DType::Bool)),
         call.dense(n, dy),
     ]);
-    call.gradient(product([2, n]), bytes, Dims::Elements { numel: n })
+    call.gradient(product([2, n]), bytes, elements(n))
 }

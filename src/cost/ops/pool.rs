@@ -1,10 +1,10 @@
 //! Pooling and interpolation.
 
 use super::Entry;
-use super::call::{Call, Given, count, product, size, total};
+use super::call::{Call, Given, count, elements, product, size, to_sizes, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
 
 const MAX: Entry = Entry {
     names: &[
@@ -141,10 +141,6 @@ pub(super) const ENTRIES: &[Entry] = &[
     },
 ];
 
-fn elements(n: u64) -> Dims {
-    Dims::Elements { numel: n }
-}
-
 /// The number of spatial dimensions, from the digit in the name.
 fn spatial_dims(name: &str) -> usize {
     name.chars()
@@ -183,10 +179,7 @@ fn window(
 ) -> Result<(u64, u64), UnknownCost> {
     let dims = spatial_dims(call.name);
     let (leading, spatial) = split(x, dims)?;
-    let kernel = call
-        .ints(1, &["kernel_size"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
+    let kernel = call.ints(1, &["kernel_size"]).needed()?;
     let kernel = per_dim(kernel, dims)?;
     let stride = match call.ints(2, &["stride"]) {
         Given::Value(s) if !s.is_empty() => per_dim(s, dims)?,
@@ -217,10 +210,7 @@ fn window(
         }
         out = out.saturating_mul(u64::try_from(steps).map_err(|_| UnknownCost::BadArguments)?);
     }
-    let taps = kernel
-        .iter()
-        .map(|&k| size(k))
-        .collect::<Result<Vec<_>, _>>()?;
+    let taps = to_sizes(&kernel)?;
     Ok((out, count(&taps)))
 }
 
@@ -358,9 +348,7 @@ fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, UnknownCos
         && !sizes.is_empty()
     {
         let sizes = per_dim(sizes, spatial.len())?;
-        return Ok(count(
-            &sizes.into_iter().map(size).collect::<Result<Vec<_>, _>>()?,
-        ));
+        return Ok(count(&to_sizes(&sizes)?));
     }
     let scales: Vec<f64> = match call.arg(2, &["scale_factor", "scale_factors"]) {
         Some(ArgValue::Float(s)) => vec![*s],
@@ -391,11 +379,7 @@ fn resized(call: &Call, spatial: &[u64], python: bool) -> Result<u64, UnknownCos
 /// `(dY, output_size, input_size, ...)`.
 fn upsample_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let dy = call.tensor(0, &["grad_output"])?;
-    let sizes = call
-        .ints(2, &["input_size"])
-        .value()
-        .ok_or(UnknownCost::NoShapes)?;
-    let sizes = sizes.into_iter().map(size).collect::<Result<Vec<_>, _>>()?;
+    let sizes = to_sizes(&call.ints(2, &["input_size"]).needed()?)?;
     let n = count(&dy.shape);
     let (_, per_output) = weights(call.name);
     let bytes = total([call.bytes(dy), call.dense(count(&sizes), dy)]);

@@ -1,7 +1,7 @@
 //! Reductions and scans.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, axis, count, product, total};
+use super::call::{Bytes, Call, Given, axis, count, elements, product, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
@@ -160,7 +160,7 @@ fn finish(
             rows,
             cols: n.checked_div(rows).unwrap_or(0),
         },
-        None => Dims::Elements { numel: n },
+        None => elements(n),
     };
     let mut cost = if call.backward {
         let linear = matches!(call.name, "sum" | "mean" | "nansum" | "sum_to_size");
@@ -201,7 +201,7 @@ fn equal(call: &Call) -> Result<OpCost, UnknownCost> {
     let other = call.optional(1, &["other"]);
     let n = count(&x.shape);
     let bytes = total([call.bytes(x), call.bytes_of(other), Ok(1)]);
-    call.one(n, bytes, Dims::Elements { numel: n })
+    call.one(n, bytes, elements(n))
 }
 
 fn scan(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -218,9 +218,5 @@ fn scan(call: &Call) -> Result<OpCost, UnknownCost> {
         0
     };
     let out = n.saturating_mul(dtype.bytes() + index);
-    call.one(
-        n,
-        total([call.bytes(x), Ok(out)]),
-        Dims::Elements { numel: n },
-    )
+    call.one(n, total([call.bytes(x), Ok(out)]), elements(n))
 }

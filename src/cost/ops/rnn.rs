@@ -2,103 +2,85 @@
 //! with every time step of every sequence.
 
 use super::Entry;
-use super::call::{Bytes, Call, Given, WorkPart, count, product, size, sum, total};
+use super::call::{Bytes, Call, Given, WorkPart, count, elements, product, size, sum, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
+use crate::cost::{Dims, Family, FlopsClass, GemmSize, OpCost, Role, UnknownCost};
 
-const SOURCE: &str =
-    "closed form of the layers' GEMMs; equals torch.utils.flop_counter for GRU and RNN";
-const GATES: &str = "convention: adds, multiplies and activations of the gate equations";
-const BACKWARD: &str = "data and weight gradients: the forward's FLOPs each";
+const LAYERS: Entry = Entry {
+    names: &[
+        "cudnn_rnn",
+        "miopen_rnn",
+        "lstm",
+        "gru",
+        "rnn_tanh",
+        "rnn_relu",
+    ],
+    namespaces: &[],
+    family: Family::Rnn,
+    class: FlopsClass::Exact,
+    flops: "2 T B times the elements of all weight matrices = 2 T B g H (I + H) per layer and direction",
+    bytes: "x + all weights and biases once + y; states and reserve space not counted",
+    backward: "data and weight gradients: the forward's FLOPs each",
+    source: "closed form of the layers' GEMMs; equals torch.utils.flop_counter for GRU and RNN",
+    handler: layers,
+};
+
+const CELL: Entry = Entry {
+    names: &["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"],
+    flops: "2 B g H (I + H), g = 4, 3, 1",
+    bytes: "both GEMMs: A + W + b + [B, g H] each",
+    handler: cell,
+    ..LAYERS
+};
+
+const FUSED_CELL: Entry = Entry {
+    names: &["thnn_fused_lstm_cell", "thnn_fused_gru_cell"],
+    class: FlopsClass::Convention,
+    flops: "10 (LSTM) or 8 (GRU) per hidden element",
+    bytes: "both gate matrices + old state + new states",
+    backward: "",
+    source: "convention: adds, multiplies and activations of the gate equations",
+    handler: fused_cell,
+    ..LAYERS
+};
 
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        names: &[
-            "cudnn_rnn",
-            "miopen_rnn",
-            "lstm",
-            "gru",
-            "rnn_tanh",
-            "rnn_relu",
-        ],
-        namespaces: &[],
-        family: Family::Rnn,
-        class: FlopsClass::Exact,
-        flops: "2 T B times the elements of all weight matrices = 2 T B g H (I + H) per layer and direction",
-        bytes: "x + all weights and biases once + y; states and reserve space not counted",
-        backward: BACKWARD,
-        source: SOURCE,
-        handler: layers,
-    },
+    LAYERS,
     Entry {
         names: &["cudnn_rnn_backward", "miopen_rnn_backward"],
-        namespaces: &[],
-        family: Family::Rnn,
-        class: FlopsClass::Exact,
         flops: "data and weight gradients: the forward's FLOPs each",
         bytes: "the forward's for each of the two",
         backward: "",
-        source: SOURCE,
-        handler: layers,
+        ..LAYERS
     },
-    Entry {
-        names: &["lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"],
-        namespaces: &[],
-        family: Family::Rnn,
-        class: FlopsClass::Exact,
-        flops: "2 B g H (I + H), g = 4, 3, 1",
-        bytes: "both GEMMs: A + W + b + [B, g H] each",
-        backward: BACKWARD,
-        source: SOURCE,
-        handler: cell,
-    },
+    CELL,
     Entry {
         names: &["forward"],
         namespaces: &["LSTMCell", "GRUCell", "RNNCell"],
-        family: Family::Rnn,
-        class: FlopsClass::Exact,
-        flops: "2 B g H (I + H), g = 4, 3, 1",
-        bytes: "both GEMMs: A + W + b + [B, g H] each",
-        backward: BACKWARD,
-        source: SOURCE,
-        handler: cell,
+        ..CELL
     },
-    Entry {
-        names: &["thnn_fused_lstm_cell", "thnn_fused_gru_cell"],
-        namespaces: &[],
-        family: Family::Rnn,
-        class: FlopsClass::Convention,
-        flops: "10 (LSTM) or 8 (GRU) per hidden element",
-        bytes: "both gate matrices + old state + new states",
-        backward: "",
-        source: GATES,
-        handler: fused_cell,
-    },
+    FUSED_CELL,
     Entry {
         names: &[
             "thnn_fused_lstm_cell_backward",
             "thnn_fused_lstm_cell_backward_impl",
         ],
-        namespaces: &[],
-        family: Family::Rnn,
-        class: FlopsClass::Convention,
         flops: "10 per hidden element",
         bytes: "gradients of the new states + old and new state + gates; their gradients and the old state's written",
-        backward: "",
-        source: GATES,
         handler: fused_lstm_cell_backward,
+        ..FUSED_CELL
     },
 ];
 
 fn rnn_dims(rows: u64, n: u64, k: u64) -> Dims {
-    Dims::Gemm {
+    Dims::Gemm(GemmSize {
         batch: 1,
         m: rows,
         n,
         k,
         contiguous: (false, true, true),
-    }
+    })
 }
 
 /// The cost of the forward, or of the two gradients, which have the same size.
@@ -321,7 +303,7 @@ fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, UnknownCost> {
         call.bytes(gates),
         call.dense(count(&gates.shape), gates),
     ]);
-    let dims = Dims::Elements { numel: hidden };
+    let dims = elements(hidden);
     call.gradient(product([hidden, 10]), bytes, dims)
 }
 
@@ -333,9 +315,7 @@ fn fused_cell(call: &Call) -> Result<OpCost, UnknownCost> {
     } else {
         (8, 3, 2)
     };
-    if call.backward {
-        return Err(UnknownCost::UnknownOp);
-    }
+    call.forward_only()?;
     let hidden = count(&gates.shape) / share;
     let bytes = total([
         call.bytes(gates),
@@ -344,9 +324,5 @@ fn fused_cell(call: &Call) -> Result<OpCost, UnknownCost> {
         Ok(call.bytes_as(call.optional(3, &["input_bias"]), DType::Fp32)),
         Ok(call.bytes_as(call.optional(4, &["hidden_bias"]), DType::Fp32)),
     ]);
-    call.one(
-        product([hidden, per_element]),
-        bytes,
-        Dims::Elements { numel: hidden },
-    )
+    call.one(product([hidden, per_element]), bytes, elements(hidden))
 }

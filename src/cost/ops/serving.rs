@@ -6,11 +6,11 @@
 //! all that it moves.
 
 use super::Entry;
-use super::call::{Bytes, Call, count, distinct, product, sum, total};
+use super::call::{Call, count, distinct, elements, product, size, sum, total};
 use super::name;
 use crate::base::DType;
 use crate::correlate::{ArgValue, OpArgs, OpName, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::{Dims, Family, FlopsClass, GemmSize, OpCost, UnknownCost};
 
 /// Activations that multiply one half of their input by the activation of the other.
 const GATED: Entry = Entry {
@@ -51,6 +51,19 @@ const FP8_QUANT: Entry = Entry {
     bytes: "every tensor once: input, quantized output and scales",
     source: "vLLM csrc/torch_bindings.cpp: static_scaled_fp8_quant(Tensor! result, Tensor input, Tensor scale); sgl-kernel common_extension.cc",
     handler: every_tensor,
+    ..GATED
+};
+
+/// Operators of FBGEMM.
+const FBGEMM: Entry = Entry {
+    names: &["permute_2D_sparse_data", "permute_sparse_features"],
+    namespaces: &["fbgemm"],
+    family: Family::Index,
+    class: FlopsClass::Zero,
+    flops: "0",
+    bytes: "order + lengths, values and weights read and written, where every feature is kept once",
+    source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: permute_2D_sparse_data(Tensor permute, Tensor lengths, Tensor values, Tensor? weights=None, ...)",
+    handler: permuted_features,
     ..GATED
 };
 
@@ -95,28 +108,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         handler: product_with_weights,
         ..GATED
     },
-    Entry {
-        names: &["permute_2D_sparse_data", "permute_sparse_features"],
-        namespaces: &["fbgemm"],
-        family: Family::Index,
-        class: FlopsClass::Zero,
-        flops: "0",
-        bytes: "order + lengths, values and weights read and written, where every feature is kept once",
-        source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: permute_2D_sparse_data(Tensor permute, Tensor lengths, Tensor values, Tensor? weights=None, ...)",
-        handler: permuted_features,
-        ..GATED
-    },
+    FBGEMM,
     Entry {
         names: &["block_bucketize_sparse_features"],
-        namespaces: &["fbgemm"],
-        family: Family::Index,
-        class: FlopsClass::Zero,
-        flops: "0",
         bytes: "lengths read, and written for each of the my_size buckets; indices and weights read and written; \
                 a position per index where one is asked for",
         source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: block_bucketize_sparse_features(Tensor lengths, Tensor indices, bool bucketize_pos, bool sequence, Tensor block_sizes, SymInt my_size, Tensor? weights=None, ...)",
         handler: bucketized_features,
-        ..GATED
+        ..FBGEMM
     },
     Entry {
         names: &[
@@ -124,55 +123,48 @@ pub(super) const ENTRIES: &[Entry] = &[
             "asynchronous_exclusive_cumsum",
             "asynchronous_inclusive_cumsum",
         ],
-        namespaces: &["fbgemm"],
         family: Family::Sort,
+        class: FlopsClass::Convention,
         flops: "one add per element",
         bytes: "in + out",
         source: "fbgemm_gpu src/sparse_ops/sparse_ops_cpu.cpp: asynchronous_complete_cumsum(Tensor t_in)",
         handler: cumulative_lengths,
-        ..GATED
+        ..FBGEMM
     },
     Entry {
         names: &["permute_pooled_embs", "permute_pooled_embs_auto_grad"],
-        namespaces: &["fbgemm"],
         family: Family::Copy,
-        class: FlopsClass::Zero,
-        flops: "0",
         bytes: "in + out",
         source: "fbgemm_gpu src/permute_pooled_embedding_ops: permute_pooled_embs(Tensor pooled_embs, Tensor offset_dim_list, ...)",
         handler: permuted_embeddings,
-        ..GATED
+        ..FBGEMM
     },
     Entry {
         names: &["bounds_check_indices"],
-        namespaces: &["fbgemm"],
-        family: Family::Index,
-        class: FlopsClass::Zero,
-        flops: "0",
         bytes: "rows per table + indices + offsets; nothing is written where all are in bounds",
         source: "fbgemm_gpu codegen/utils/embedding_bounds_check_host.cpp: bounds_check_indices(Tensor rows_per_table, Tensor(a!) indices, Tensor(b!) offsets, ...)",
         handler: bounds_check,
-        ..GATED
+        ..FBGEMM
     },
     Entry {
         names: &["FloatToHFP8Quantized", "HFP8QuantizedToFloat"],
-        namespaces: &["fbgemm"],
         family: Family::Quantize,
+        class: FlopsClass::Convention,
         flops: "2 per element",
         bytes: "fp32 on one side, one byte per element on the other",
         source: "fbgemm_gpu src/quantize_ops: FloatToHFP8Quantized(Tensor input, int ebits, int exponent_bias, float max_pos)",
         handler: hybrid_fp8,
-        ..GATED
+        ..FBGEMM
     },
     Entry {
         names: &["FloatToFP8RowwiseQuantized", "FP8RowwiseQuantizedToFloat"],
-        namespaces: &["fbgemm"],
         family: Family::Quantize,
+        class: FlopsClass::Convention,
         flops: "2 per element",
         bytes: "floats on one side; on the other one byte per element, rows padded to 4 bytes, and two fp32 per row",
         source: "fbgemm_gpu src/quantize_ops/quantize_fp8_rowwise.cu: FloatToFP8RowwiseQuantized(Tensor t, bool forward), FP8RowwiseQuantizedToFloat(Tensor input, bool forward, int output_dtype=0)",
         handler: rowwise_fp8,
-        ..GATED
+        ..FBGEMM
     },
 ];
 
@@ -211,10 +203,6 @@ pub(in crate::cost) fn bytes_per_key(op: &OpName, args: &OpArgs) -> Option<u64> 
         _ => None,
     };
     of(1)?.checked_add(of(2)?)
-}
-
-fn elements(numel: u64) -> Dims {
-    Dims::Elements { numel }
 }
 
 fn gated(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -291,19 +279,19 @@ fn product_with_weights(call: &Call) -> Result<OpCost, UnknownCost> {
         return Err(UnknownCost::BadArguments);
     }
     let m = count(&a.shape).checked_div(*k).unwrap_or(0);
-    let bytes: Bytes = total([
+    let bytes = total([
         call.bytes(a),
         call.bytes(w),
         call.dense(product([m, *n]), a),
     ]);
-    let dims = Dims::Gemm {
+    let gemm = GemmSize {
         batch: 1,
         m,
         n: *n,
         k: *k,
         contiguous: (false, true, true),
     };
-    call.one(product([2, m, *n, *k]), bytes, dims)
+    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
 }
 
 fn permuted_features(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -333,7 +321,7 @@ fn bucketized_features(call: &Call) -> Result<OpCost, UnknownCost> {
         written += u64::from(call.flag(at, &[name]).or(false)?);
     }
     let buckets = call.int(5, &["my_size"]).value();
-    let buckets = super::call::size(buckets.ok_or(UnknownCost::NoScalars)?)?;
+    let buckets = size(buckets.ok_or(UnknownCost::NoScalars)?)?;
     let weights = call.optional(6, &["weights"]);
     let index_bytes = call.bytes_as(Some(indices), DType::Int64);
     let bytes = sum([

@@ -35,7 +35,7 @@ pub const COST_KEYS: &[Key] = keys! {
     /// `.` and `::` are the same
     required "op": Shape::Text(1, 500),
     /// what kind of work it is: `gemm`, `norm`, `pointwise`, ...
-    required "family": Shape::Word(|| Family::ALL.map(Family::name).into()),
+    required "family": Shape::Word(|| Family::ALL.map(|(_, name)| name).into()),
     /// only calls in the `fprop`, `bprop` or `update`; without it calls of any direction with
     /// arguments of their own. Backward work known by its forward's arguments needs `bprop`
     "direction": DIRECTION,
@@ -78,7 +78,7 @@ pub const TEST_KEYS: &[Key] = keys! {
     /// the bytes it should cost, to the digit
     "bytes": COUNT,
     /// why its cost should be unknown: `no_shapes`, `no_dtype` or `bad_arguments`
-    "unknown": Shape::Word(|| UnknownCost::ALL.map(UnknownCost::name).into()),
+    "unknown": Shape::Word(|| UnknownCost::ALL.map(|(_, name)| name).into()),
 };
 
 /// The keys of an argument written as a table.

@@ -22,7 +22,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Dims, Family, FlopsClass, OpCost, Role, RoleCost, UnknownCost};
+use super::{Dims, Family, FlopsClass, GemmSize, OpCost, Role, RoleCost, UnknownCost};
 use crate::base::DType;
 use crate::base::cel::{self, Value};
 use crate::base::diag::{Complaints, Source};
@@ -252,14 +252,14 @@ impl UserCost {
         };
         let dims = match &self.dims {
             None => Dims::None,
-            Some(dims) => Dims::Gemm {
+            Some(dims) => Dims::Gemm(GemmSize {
                 batch: dims.batch.as_ref().map_or(Ok(1), value)?,
                 m: value(&dims.m)?,
                 n: value(&dims.n)?,
                 k: value(&dims.k)?,
                 // A cost file does not describe the strides of the operands.
                 contiguous: (false, false, false),
-            },
+            }),
         };
         let role = match direction {
             Direction::Bprop => Role::Bwd,

@@ -356,7 +356,7 @@ impl DeclaredArguments<'_> {
                 });
             }
             (Takes::Index, Value::Int(index)) => query.index = index,
-            (Takes::Default, value) if Type::of_literal(&value) == query.function.ty => {
+            (Takes::Default, value) if Type::of(&value) == query.function.ty => {
                 query.default = Some(value);
             }
             // An integer is converted to a double.
@@ -364,10 +364,7 @@ impl DeclaredArguments<'_> {
                 query.default = Some(Value::Double(i as f64));
             }
             (Takes::Default, value) => {
-                let (want, got) = (
-                    query.function.ty.phrase(),
-                    Type::of_literal(&value).phrase(),
-                );
+                let (want, got) = (query.function.ty.phrase(), Type::of(&value).phrase());
                 return wrong(format!("the default must be {want}, not {got}"));
             }
             (Takes::DType, Value::Str(name)) => match DType::parse(&name) {

@@ -94,7 +94,7 @@ impl Reader<'_> {
 
     fn cost(&self, table: &Table<'_>) -> Option<Placed> {
         let op = table.get_str("op").and_then(|op| pattern(table, op));
-        let family = table.get_word("family", &Family::ALL.map(|f| (f, f.name())));
+        let family = table.get_word("family", &Family::ALL);
         let direction = table.get_word("direction", &DIRECTIONS);
         let args = self.arg_names(table);
         let vocabulary = DeclaredArguments { args: &args };
@@ -266,7 +266,7 @@ impl Reader<'_> {
 
     fn expect(&self, table: &Table<'_>) -> Option<ExpectedCost> {
         let (flops, bytes) = (table.get_whole("flops"), table.get_whole("bytes"));
-        let unknown = table.get_word("unknown", &UnknownCost::ALL.map(|u| (u, u.name())));
+        let unknown = table.get_word("unknown", &UnknownCost::ALL);
         let refused = |key: &&str| table.has(key) && table.get(key).is_none();
         if ["flops", "bytes", "unknown"].iter().any(refused) {
             return None;

@@ -117,7 +117,7 @@ fn dims_become_gemm_dimensions() {
     let cost = costs.costs()[0].cost(&case.args, Direction::Fprop, None);
     let cost = cost.unwrap();
     assert_eq!((cost.family, cost.class), (Family::Gemm, FlopsClass::Exact));
-    let Dims::Gemm { batch, m, n, k, .. } = cost.roles[0].dims else {
+    let Dims::Gemm(GemmSize { batch, m, n, k, .. }) = cost.roles[0].dims else {
         panic!("{:?}", cost.roles);
     };
     assert_eq!((batch, m, n, k), (1, 16, 256, 64));

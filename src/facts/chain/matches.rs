@@ -328,19 +328,11 @@ fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
 }
 
 fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
-    let size = |link: &Link<'_>| {
-        costed
-            .sites
-            .get(link.site.idx())
-            .and_then(|s| s.math_dtype)
-            .map(|d| d.bytes() as f64)
-    };
     let (first, last) = (members.first()?, members.last()?);
-    let (Dims::Gemm { batch, m, n, k, .. }, Dims::Gemm { n: width, .. }) = (first.dims, last.dims)
-    else {
-        return None;
-    };
-    let (b, m, n, k, v) = (batch as f64, m as f64, n as f64, k as f64, width as f64);
+    let (scores, values) = (first.dims.gemm()?, last.dims.gemm()?);
+    let sizes = [scores.batch, scores.m, scores.n, scores.k, values.n];
+    let [b, m, n, k, v] = sizes.map(|size| size as f64);
+    let dtype = costed.sites.get(first.site.idx())?.math_dtype?;
     // Q [m, k], K [n, k], V [n, v], O [m, v].
-    Some(b * (m * k + n * k + n * v + m * v) * size(first)?)
+    Some(b * (m * k + n * k + n * v + m * v) * dtype.bytes() as f64)
 }

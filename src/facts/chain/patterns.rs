@@ -8,7 +8,7 @@
 
 use super::{Kind, Link};
 use crate::correlate::Direction;
-use crate::cost::{Dims, Family};
+use crate::cost::{Dims, Family, GemmSize};
 
 /// The result of a recognizer: the kind and the number of calls.
 type Hit = Option<(Kind, usize)>;
@@ -222,11 +222,9 @@ const RANK: u64 = 128;
 /// A product, and the two thin ones of an adapter (LoRA) whose result is added to it.
 fn lora(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
-    let sizes = |l: &Link<'_>| match l.dims {
-        Dims::Gemm {
-            batch: 1, m, n, k, ..
-        } => Some((m, n, k)),
-        _ => None,
+    let sizes = |l: &Link<'_>| {
+        let size = l.dims.gemm().filter(|size| size.batch == 1)?;
+        Some((size.m, size.n, size.k))
     };
     let (m, n, k) = sizes(first)?;
     if first.direction != Direction::Fprop {
@@ -312,26 +310,19 @@ fn gated(run: &[Link<'_>]) -> Hit {
 /// are too many to depend on each other without anything between them.
 fn shared_input(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
-    let Dims::Gemm {
-        batch: 1, m, n, k, ..
-    } = first.dims
-    else {
-        return None;
-    };
+    let whole = |l: &Link<'_>| l.dims.gemm().filter(|size| size.batch == 1);
+    let GemmSize { m, n, k, .. } = whole(first)?;
     if first.direction != Direction::Fprop || m <= 1 {
         return None;
     }
     let fits = |l: &&Link<'_>| {
-        l.direction == Direction::Fprop
-            && matches!(l.dims, Dims::Gemm { batch: 1, m: rows, k: inner, .. } if rows == m && inner == k)
+        l.direction == Direction::Fprop && whole(l).is_some_and(|size| size.m == m && size.k == k)
     };
     // Under autocast, each product is preceded by the conversion of its weight.
-    let weight = |cast: &Link<'_>, product: &Link<'_>| match product.dims {
-        Dims::Gemm { n, k, .. } => {
-            cast.family == Family::Cast
-                && numel(cast.dims).is_some_and(|size| n.checked_mul(k) == Some(size) || size == n)
-        }
-        _ => false,
+    let weight = |cast: &Link<'_>, product: &Link<'_>| {
+        let sizes = numel(cast.dims).zip(product.dims.gemm());
+        cast.family == Family::Cast
+            && sizes.is_some_and(|(size, w)| w.n.checked_mul(w.k) == Some(size) || size == w.n)
     };
     let (mut products, mut length, mut at) = (0, 0, 0);
     while let Some(link) = run.get(at).filter(|_| products < 8) {
@@ -367,18 +358,8 @@ pub(super) fn updates(run: &[Link<'_>]) -> bool {
 
 /// Whether two products have weights of the same shape, with any number of rows.
 fn same_weights(a: Dims, b: Dims) -> bool {
-    match (a, b) {
-        (
-            Dims::Gemm { batch, n, k, .. },
-            Dims::Gemm {
-                batch: other,
-                n: width,
-                k: inner,
-                ..
-            },
-        ) => batch == 1 && other == 1 && n == width && k == inner,
-        _ => false,
-    }
+    let both = a.gemm().zip(b.gemm());
+    both.is_some_and(|(a, b)| (a.batch, b.batch) == (1, 1) && (a.n, a.k) == (b.n, b.k))
 }
 
 /// Maximum number of calls between products of the same kind for two experts.
@@ -392,7 +373,7 @@ const LOOP: usize = 4096;
 /// that selects the tokens of each expert. Returns the number of calls in the loop.
 pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
     let first = rest.first()?;
-    let is_first = matches!(first.dims, Dims::Gemm { batch: 1, .. });
+    let is_first = first.dims.gemm().is_some_and(|size| size.batch == 1);
     if !is_first || first.direction != Direction::Fprop {
         return None;
     }
@@ -416,7 +397,7 @@ pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
         }
         length = at + 1;
         since = 0;
-        if let Dims::Gemm { m, .. } = link.dims
+        if let Some(GemmSize { m, .. }) = link.dims.gemm()
             && !rows.contains(&m)
             && rows.len() < 4
         {

@@ -1,5 +1,6 @@
 use super::patterns::{self, recognize};
 use super::*;
+use crate::cost::GemmSize;
 
 fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
     doing(Work {
@@ -57,13 +58,13 @@ fn pointwise_on(name: &str, numel: u64) -> Link<'_> {
 }
 
 fn product(m: u64, n: u64, k: u64) -> Link<'static> {
-    let dims = Dims::Gemm {
+    let dims = Dims::Gemm(GemmSize {
         batch: 1,
         m,
         n,
         k,
         contiguous: (false, true, true),
-    };
+    });
     link("linear", Family::Gemm, dims)
 }
 
@@ -424,13 +425,13 @@ fn backward_of_both_log_softmaxes_right_after_the_loss_proves_a_repetition() {
 #[test]
 fn attention_of_the_math_backend_and_of_one_head_is_recognized() {
     let bmm = |batch, m, n, k| {
-        let dims = Dims::Gemm {
+        let dims = Dims::Gemm(GemmSize {
             batch,
             m,
             n,
             k,
             contiguous: (false, true, true),
-        };
+        });
         link("bmm", Family::Gemm, dims)
     };
     let scores = || softmax("softmax", 16_384, 16_384);

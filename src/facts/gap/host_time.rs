@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Answer, Entry, fact};
+use super::super::{Answer, Entry, facts};
 use super::{GapScope, Gaps};
 use crate::correlate::{HostPart, HostParts, HostTime, PartSum, readable_name};
 use crate::profile::{ClassId, OsCallClass};
@@ -21,7 +21,7 @@ fn os_calls(g: &GapScope<'_>, class: Option<OsCallClass>) -> Option<PartSum> {
 }
 
 fn os_time(g: &GapScope<'_>, class: Option<OsCallClass>) -> Answer {
-    Answer::maybe(os_calls(g, class).map(|sum| sum.ns as f64), Answer::double)
+    Answer::from(os_calls(g, class).map(|sum| sum.ns as f64))
 }
 
 /// The function that took the longest, and its share of the waiting time: a Python function of the
@@ -87,149 +87,50 @@ fn has_functions(g: &GapScope<'_>) -> bool {
     run.host.has_functions || !host.samples.is_empty() || !host.timed.is_empty()
 }
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = &[
-    fact!(
-        "gap.host_ns",
-        Double,
-        "ns",
-        &[],
-        HOST_ACTIVITY,
-        "Time of its intervals of 100 us or more before the launch that ended each",
-        |g| Answer::maybe(
-            parts(g).map(|parts| parts.waiting_ns() as f64),
-            Answer::double
-        )
-    ),
-    fact!(
-        "gap.class",
-        Str,
-        "",
-        &[],
-        HOST_FUNCTIONS,
-        "What the functions do that took half of `gap.host_ns` or more: `logging`, `saving a checkpoint`, ... (docs/host.md); silent where no class did",
-        |g| match has_functions(g) {
-            true => {
-                let name = class(g).map(|(class, _)| g.table.costed.run.host.classes.name(class));
-                Answer::or_silent(name, Answer::word)
-            }
-            false => Answer::Absent,
-        }
-    ),
-    fact!(
-        "gap.class_ns",
-        Double,
-        "ns",
-        &[],
-        HOST_FUNCTIONS,
-        "Part of `gap.time_ns` in functions of that class; an estimate if they were sampled",
-        |g| match has_functions(g) {
-            true => Answer::or_silent(class(g).map(|(_, ns)| ns), Answer::double),
-            false => Answer::Absent,
-        }
-    ),
-    fact!(
-        "gap.class_function",
-        Str,
-        "",
-        &[],
-        HOST_FUNCTIONS,
-        "The function of the program in which most of the time of `gap.class` was spent; silent without one",
-        |g| match has_functions(g) {
-            true => Answer::or_silent(class_function(g), |name| Answer::word(&name)),
-            false => Answer::Absent,
-        }
-    ),
-    fact!(
-        "gap.os_call_ns",
-        Double,
-        "ns",
-        &[],
-        OS_CALLS,
-        "Part of `gap.host_ns` in calls of the operating system, on the thread that launches",
-        |g| os_time(g, None)
-    ),
-    fact!(
-        "gap.os_wait_ns",
-        Double,
-        "ns",
-        &[],
-        OS_CALLS,
-        "Part of `gap.host_ns` in calls that wait for another thread or process or for input: `futex`, `sem_wait`, `poll`",
-        |g| os_time(g, Some(OsCallClass::Wait))
-    ),
-    fact!(
-        "gap.driver_call_ns",
-        Double,
-        "ns",
-        &[],
-        OS_CALLS,
-        "Part of `gap.host_ns` in calls to drivers: `ioctl`",
-        |g| os_time(g, Some(OsCallClass::Driver))
-    ),
-    fact!(
-        "gap.read_ns",
-        Double,
-        "ns",
-        &[],
-        OS_CALLS,
-        "Part of `gap.host_ns` in calls that read files or pipes",
-        |g| os_time(g, Some(OsCallClass::Read))
-    ),
-    fact!(
-        "gap.reads",
-        Int,
-        "",
-        &[],
-        OS_CALLS,
-        "Calls that read files or pipes in `gap.read_ns`",
-        |g| Answer::maybe(
-            os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.count),
-            Answer::int
-        )
-    ),
-    fact!(
-        "gap.read_bytes",
-        Double,
-        "bytes",
-        &[],
-        OS_CALLS,
-        "Bytes that the calls of `gap.reads` read; silent where their sizes were not recorded",
-        |g| {
-            let bytes = os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.bytes);
-            Answer::or_silent(bytes.filter(|n| *n > 0).map(|n| n as f64), Answer::double)
-        }
-    ),
-    fact!(
-        "gap.off_cpu_ns",
-        Double,
-        "ns",
-        &[],
-        SCHEDULING,
-        "Part of `gap.host_ns` in which the thread was on no CPU, outside recorded calls",
-        |g| {
-            let recorded = g.table.costed.run.host.has_scheduling;
-            let off = parts(g).filter(|_| recorded);
-            let off =
-                off.map(|parts| parts.sum(|part| matches!(part, HostPart::OffCpu(_))).ns as f64);
-            Answer::maybe(off, Answer::double)
-        }
-    ),
-    fact!(
-        "gap.function",
-        Str,
-        "",
-        &[],
-        HOST_FUNCTIONS,
-        "The function in which the thread spent most of `gap.host_ns` outside recorded calls: a Python function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten or more",
-        |g| Answer::maybe_word(function(g).map(|(name, _)| name).as_deref())
-    ),
-    fact!(
-        "gap.function_share",
-        Double,
-        "share",
-        &[],
-        HOST_FUNCTIONS,
-        "Time in `gap.function` as a share of `gap.host_ns`; an estimate if it was sampled",
-        |g| Answer::maybe(function(g).map(|(_, share)| share), Answer::double)
-    ),
-];
+pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+    /// Time of its intervals of 100 us or more before the launch that ended each
+    "gap.host_ns": DOUBLE needs HOST_ACTIVITY =>
+        |g| parts(g).map(|parts| parts.waiting_ns() as f64),
+    /// What the functions do that took half of `gap.host_ns` or more: `logging`, `saving a checkpoint`, ...
+    /// (docs/host.md); silent where no class did
+    "gap.class": STR needs HOST_FUNCTIONS => |g| {
+        let name = || class(g).map(|(class, _)| g.table.costed.run.host.classes.name(class));
+        has_functions(g).then(|| Answer::or_silent(name()))
+    },
+    /// Part of `gap.time_ns` in functions of that class; an estimate if they were sampled
+    "gap.class_ns": DOUBLE needs HOST_FUNCTIONS =>
+        |g| has_functions(g).then(|| Answer::or_silent(class(g).map(|(_, ns)| ns))),
+    /// The function of the program in which most of the time of `gap.class` was spent; silent without one
+    "gap.class_function": STR needs HOST_FUNCTIONS =>
+        |g| has_functions(g).then(|| Answer::or_silent(class_function(g))),
+    /// Part of `gap.host_ns` in calls of the operating system, on the thread that launches
+    "gap.os_call_ns": DOUBLE needs OS_CALLS => |g| os_time(g, None),
+    /// Part of `gap.host_ns` in calls that wait for another thread or process or for input: `futex`,
+    /// `sem_wait`, `poll`
+    "gap.os_wait_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Wait)),
+    /// Part of `gap.host_ns` in calls to drivers: `ioctl`
+    "gap.driver_call_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Driver)),
+    /// Part of `gap.host_ns` in calls that read files or pipes
+    "gap.read_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Read)),
+    /// Calls that read files or pipes in `gap.read_ns`
+    "gap.reads": INT needs OS_CALLS =>
+        |g| os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.count),
+    /// Bytes that the calls of `gap.reads` read; silent where their sizes were not recorded
+    "gap.read_bytes": DOUBLE needs OS_CALLS => |g| {
+        let bytes = os_calls(g, Some(OsCallClass::Read)).map(|sum| sum.bytes);
+        Answer::or_silent(bytes.filter(|n| *n > 0).map(|n| n as f64))
+    },
+    /// Part of `gap.host_ns` in which the thread was on no CPU, outside recorded calls
+    "gap.off_cpu_ns": DOUBLE needs SCHEDULING => |g| {
+        let recorded = g.table.costed.run.host.has_scheduling;
+        let off = parts(g).filter(|_| recorded);
+        let off = off.map(|parts| parts.sum(|part| matches!(part, HostPart::OffCpu(_))).ns as f64);
+        off
+    },
+    /// The function in which the thread spent most of `gap.host_ns` outside recorded calls: a Python
+    /// function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten
+    /// or more
+    "gap.function": STR needs HOST_FUNCTIONS => |g| function(g).map(|(name, _)| name).as_deref(),
+    /// Time in `gap.function` as a share of `gap.host_ns`; an estimate if it was sampled
+    "gap.function_share": DOUBLE needs HOST_FUNCTIONS => |g| function(g).map(|(_, share)| share),
+};

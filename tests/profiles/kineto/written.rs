@@ -1,7 +1,7 @@
 //! Traces of a few events, defined here: strides, messages and flow arrows.
 
 use pyprof_advise::correlate::{Direction, Run, SiteId, WithoutOperator};
-use pyprof_advise::cost::{Costed, Dims, estimate_costs};
+use pyprof_advise::cost::{Costed, Dims, GemmSize, estimate_costs};
 use pyprof_advise::facts::{Answer, FactTable, Lookup, Member, Value as Fact};
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ fn calls_with_different_expanded_operands_are_separate_sites() {
 fn contiguous(op: &str, operands: &[(&[u64], &[i64])]) -> [bool; 3] {
     let costed = costed(&trace(&[(op, tensors("c10::BFloat16", operands), GEMM)]));
     match costed.sites[0].cost.as_ref().unwrap().roles[0].dims {
-        Dims::Gemm { contiguous, .. } => contiguous.into(),
+        Dims::Gemm(GemmSize { contiguous, .. }) => contiguous.into(),
         other => panic!("{op}: {other:?}"),
     }
 }

@@ -174,7 +174,7 @@ fn every_rule_fact_operator_and_gpu_is_listed() {
             fact.name
         );
     }
-    for name in pyprof_advise::cost::ops::TABLE.iter().flat_map(|e| e.names) {
+    for name in pyprof_advise::cost::ops::table().flat_map(|e| e.names) {
         assert!(costs.contains(&format!("`{name}`")), "{name}");
     }
     for spec in pyprof_advise::gpu::select::list() {

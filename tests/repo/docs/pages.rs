@@ -154,8 +154,8 @@ fn fact_row(fact: &Fact) -> Vec<String> {
     };
     vec![
         format!("`{}`", fact.name),
-        fact.ty.word().into(),
-        fact.unit.into(),
+        fact.ty.word(),
+        fact.unit().into(),
         cell(fact.doc) + &values,
         codes(families),
         cell(fact.needs),
@@ -204,7 +204,7 @@ fn filters(page: &mut String) {
 // ------------------------------------------------------------------------------------------- costs
 
 pub(crate) fn costs() -> String {
-    let operators: usize = ops::TABLE.iter().map(|entry| entry.names.len()).sum();
+    let operators: usize = ops::table().map(|entry| entry.names.len()).sum();
     let mut page = head(
         "What operators cost",
         &format!(
@@ -219,13 +219,13 @@ pub(crate) fn costs() -> String {
         ),
     );
     let mut families: Vec<&str> = Vec::new();
-    for entry in ops::TABLE {
+    for entry in ops::table() {
         if !families.contains(&entry.family.name()) {
             families.push(entry.family.name());
         }
     }
     for family in families {
-        let entries = ops::TABLE.iter().filter(|e| e.family.name() == family);
+        let entries = ops::table().filter(|e| e.family.name() == family);
         let _ = writeln!(page, "## {family}\n");
         page.push_str(&table(
             &[
@@ -263,7 +263,7 @@ fn own_costs() -> String {
         .map(|f| vec![format!("`{}`", f.usage), cell(f.doc)]);
     let reasons = UnknownCost::ALL
         .iter()
-        .map(|why| vec![format!("`{}`", why.name()), cell(why.describe())]);
+        .map(|(why, name)| vec![format!("`{name}`"), cell(why.describe())]);
     format!(
         "## Your own operators\n\nA cost file holds a `[[cost]]` for each operator and at least one \
          `[[test]]` for each cost; [own-operators.md](own-operators.md) \

@@ -10,35 +10,28 @@ use std::path::Path;
 use pyprof_advise::base::diag::{Complaints, Source};
 use pyprof_advise::cost::Family;
 use pyprof_advise::cost::user::UserCosts;
-use pyprof_advise::facts::{Fact, Ty};
+use pyprof_advise::facts::{Fact, Type};
 use pyprof_advise::gpu;
 use pyprof_advise::judge::load::{RuleFile, find};
 use pyprof_advise::judge::{RuleSet, Selection};
 
 mod sentences;
 
-const fn fact(name: &'static str, ty: Ty) -> Fact {
-    Fact {
-        name,
-        ty,
-        unit: "",
-        doc: "a fact of the tests",
-        families: &[],
-        needs: "",
-    }
+const fn fact(name: &'static str, ty: Type) -> Fact {
+    Fact::new(name, ty, "a fact of the tests")
 }
 
 static FACTS: &[Fact] = &[
-    fact("gpu.tc_align", Ty::Ints),
-    fact("kernel.registers", Ty::Int),
-    fact("site.family", Ty::Str),
+    fact("gpu.tc_align", Type::INTS),
+    fact("kernel.registers", Type::INT),
+    fact("site.family", Type::STR),
     Fact {
         families: &[Family::Gemm],
         needs: "tensor shapes",
-        ..fact("site.m", Ty::Int)
+        ..fact("site.m", Type::INT)
     },
-    fact("site.names", Ty::Strings),
-    fact("site.time_ns", Ty::Double),
+    fact("site.names", Type::STRINGS),
+    fact("site.time_ns", Type::DOUBLE),
 ];
 
 const RULE: &[(&str, &str)] = &[

@@ -5,61 +5,54 @@ use std::collections::BTreeMap;
 use pyprof_advise::correlate::SiteId;
 use pyprof_advise::cost::Family;
 use pyprof_advise::facts::{
-    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, MemberKind, StepWeight, Totals, Ty,
+    AffectedSite, AffectedTime, Answer, Fact, Lookup, Member, MemberKind, StepWeight, Totals, Type,
     Value,
 };
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleInput, RuleResults, RuleSet, Selection, judge};
 
-const fn fact(name: &'static str, ty: Ty, unit: &'static str) -> Fact {
-    Fact {
-        name,
-        ty,
-        unit,
-        doc: "a fact of the tests",
-        families: &[],
-        needs: "",
-    }
+const fn fact(name: &'static str, ty: Type) -> Fact {
+    Fact::new(name, ty, "a fact of the tests")
 }
 
 pub(super) static FACTS: &[Fact] = &[
-    fact("copy.exposed_ns", Ty::Double, "ns"),
-    fact("copy.kind", Ty::Str, ""),
-    fact("gap.cause", Ty::Str, ""),
-    fact("gap.time_ns", Ty::Double, "ns"),
+    fact("copy.exposed_ns", Type::DOUBLE),
+    fact("copy.kind", Type::STR),
+    fact("gap.cause", Type::STR),
+    fact("gap.time_ns", Type::DOUBLE),
     Fact {
         needs: "the GPU: name it with `--gpu`",
-        ..fact("gpu.tc_align", Ty::Ints, "")
+        ..fact("gpu.tc_align", Type::INTS)
     },
-    fact("gpu.flops", Ty::Doubles, "flops/s"),
-    fact("kernel.registers", Ty::Int, ""),
-    fact("layer.name", Ty::Str, ""),
-    fact("run.steps", Ty::Int, ""),
-    fact("run.trusted", Ty::Bool, ""),
-    fact("site.calls", Ty::Int, ""),
-    fact("site.family", Ty::Str, ""),
-    fact("site.gpu_share", Ty::Double, "share"),
+    fact("gpu.flops", Type::DOUBLES),
+    fact("kernel.registers", Type::INT),
+    fact("layer.name", Type::STR),
+    fact("run.steps", Type::INT),
+    fact("run.trusted", Type::BOOL),
+    fact("site.calls", Type::INT),
+    fact("site.family", Type::STR),
+    fact("site.gpu_share", Type::DOUBLE),
     Fact {
         families: &[Family::Gemm],
         needs: "tensor shapes",
-        ..fact("site.k", Ty::Int, "")
+        ..fact("site.k", Type::INT)
     },
-    fact("site.label", Ty::Str, ""),
+    fact("site.label", Type::STR),
     Fact {
         families: &[Family::Gemm],
         needs: "tensor shapes",
-        ..fact("site.m", Ty::Int, "")
+        ..fact("site.m", Type::INT)
     },
-    fact("site.math_dtype", Ty::Str, ""),
+    fact("site.math_dtype", Type::STR),
     Fact {
         families: &[Family::Gemm],
         needs: "tensor shapes",
-        ..fact("site.n", Ty::Int, "")
+        ..fact("site.n", Type::INT)
     },
-    fact("site.names", Ty::Strings, ""),
-    fact("site.rank", Ty::Int, ""),
-    fact("site.reachable_ns", Ty::Double, "ns"),
-    fact("site.time_ns", Ty::Double, "ns"),
+    fact("site.names", Type::STRINGS),
+    fact("site.rank", Type::INT),
+    fact("site.reachable_ns", Type::DOUBLE),
+    fact("site.time_ns", Type::DOUBLE),
 ];
 
 /// Facts of one member.

@@ -83,7 +83,7 @@ pub(in crate::cost) fn with_partners(
         && dy.shape.first() == x.shape.first()
         && dy.shape.get(1) == w.shape.first()
         && groups > 0
-        && conv.k % groups == 0;
+        && conv.size.k % groups == 0;
     if !fits {
         return Err(UnknownCost::BadArguments);
     }
@@ -99,7 +99,7 @@ pub(in crate::cost) fn with_partners(
     }
     let bias = call
         .optional(2, &["bias"])
-        .filter(|b| b.shape.as_slice() == [conv.k]);
+        .filter(|b| b.shape.as_slice() == [conv.size.k]);
     let bytes = total([
         call.bytes(&x),
         call.bytes(&w),
