@@ -122,10 +122,8 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     },
     /// Part of `gap.host_ns` in which the thread was on no CPU, outside recorded calls
     "gap.off_cpu_ns": DOUBLE needs SCHEDULING => |g| {
-        let recorded = g.table.costed.run.host.has_scheduling;
-        let off = parts(g).filter(|_| recorded);
-        let off = off.map(|parts| parts.sum(|part| matches!(part, HostPart::OffCpu(_))).ns as f64);
-        off
+        let off = parts(g).filter(|_| g.table.costed.run.host.has_scheduling);
+        off.map(|parts| parts.sum(|part| matches!(part, HostPart::OffCpu(_))).ns as f64)
     },
     /// The function in which the thread spent most of `gap.host_ns` outside recorded calls: a Python
     /// function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten
