@@ -170,11 +170,7 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
 fn kernel_times(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
     let mut times = vec![0_i64; spans.len()];
     for (at, ns) in launched {
-        let next = spans.partition_point(|span| span.start <= *at);
-        let inside = next.checked_sub(1).filter(|&step| {
-            let span = spans.get(step);
-            span.is_some_and(|span| span.contains(*at))
-        });
+        let inside = Span::position(spans, *at);
         if let Some(time) = inside.and_then(|step| times.get_mut(step)) {
             *time = time.saturating_add(*ns);
         }

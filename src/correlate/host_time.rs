@@ -181,9 +181,9 @@ fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<
         let own = functions.get(thread.idx()).map_or(&[][..], Vec::as_slice);
         let operators = operators.get(thread.idx()).map_or(&[][..], Vec::as_slice);
         let mut inside: FxHashMap<StrId, i64> = FxHashMap::default();
-        for (span, function) in overlapping(own, gap.span, |(span, _)| *span) {
+        for (span, function) in gap.span.overlapping(own, |(span, _)| *span) {
             let span = span.clip(gap.span);
-            let in_operators = overlapping(operators, span, |span| *span);
+            let in_operators = span.overlapping(operators, |span| *span);
             let in_operators: i64 = in_operators.map(|op| op.clip(span).ns()).sum();
             *inside.entry(function.name).or_default() += span.ns() - in_operators;
         }
@@ -204,13 +204,6 @@ fn of_thread<T>(rows: &[T], thread: ThreadId, owner: impl Fn(&T) -> ThreadId) ->
     let from = rows.partition_point(|row| owner(row) < thread);
     let until = rows.partition_point(|row| owner(row) <= thread);
     rows.get(from..until).unwrap_or_default()
-}
-
-/// The rows of a thread that overlap a span; they must not overlap each other.
-fn overlapping<T>(rows: &[T], span: Span, of: impl Fn(&T) -> Span) -> impl Iterator<Item = &T> {
-    let from = rows.partition_point(|row| of(row).end <= span.start);
-    let rows = rows.iter().skip(from);
-    rows.take_while(move |row| of(row).start < span.end)
 }
 
 /// The rows of a thread with a time in a span.
@@ -263,7 +256,7 @@ fn parts(
     let mut free = vec![waiting];
 
     let own = of_thread(&host.lock_waits, pause.thread, |(thread, _)| *thread);
-    let waits = overlapping(own, waiting, |(_, span)| *span);
+    let waits = waiting.overlapping(own, |(_, span)| *span);
     let waits = waits.map(|(_, span)| (*span, (HostPart::PythonLock, 0)));
     free = found.subtract(free, waits.collect());
 
@@ -273,7 +266,7 @@ fn parts(
         call.map(|(_, call)| *call)
     };
     let own = of_thread(&host.os_calls, pause.thread, |call| call.thread);
-    let os_calls = overlapping(own, waiting, |call| call.span).map(|call| {
+    let os_calls = waiting.overlapping(own, |call| call.span).map(|call| {
         let inside = inside(call.span.start.max(waiting.start));
         let part = HostPart::OsCall {
             class: call.class,
@@ -286,11 +279,11 @@ fn parts(
     free = found.subtract(free, os_calls.collect());
 
     let own = of_thread(&host.off_cpu, pause.thread, |off| off.thread);
-    let off = overlapping(own, waiting, |off| off.span);
+    let off = waiting.overlapping(own, |off| off.span);
     let off = off.map(|off| (off.span, (HostPart::OffCpu(off.state), 0)));
     free = found.subtract(free, off.collect());
 
-    let calls = overlapping(calls, waiting, |(span, _)| *span);
+    let calls = waiting.overlapping(calls, |(span, _)| *span);
     let calls = calls.map(|(span, CudaCall { name, caller })| {
         let (name, caller) = (*name, *caller);
         (*span, (HostPart::CudaCall { name, caller }, 0))
@@ -298,11 +291,11 @@ fn parts(
     free = found.subtract(free, calls.collect());
 
     let own = of_thread(&host.library_calls, pause.thread, |call| call.thread);
-    let calls = overlapping(own, waiting, |call| call.span);
+    let calls = waiting.overlapping(own, |call| call.span);
     let calls = calls.map(|call| (call.span, (HostPart::LibraryCall(call.name), 0)));
     free = found.subtract(free, calls.collect());
 
-    let functions = overlapping(functions, waiting, |(span, _)| *span);
+    let functions = waiting.overlapping(functions, |(span, _)| *span);
     let functions = functions.map(|(span, doing)| {
         let Doing { name, class } = *doing;
         (*span, (HostPart::Function { name, class }, 0))
@@ -322,7 +315,7 @@ fn parts(
         let function = (sample.function, sample.module);
         *found.samples.entry(function).or_default() += 1;
     }
-    let ranges = overlapping(ranges, waiting, |(span, _)| *span);
+    let ranges = waiting.overlapping(ranges, |(span, _)| *span);
     let ranges = ranges.map(|(span, doing)| (*span, (HostPart::Rest(Some(doing.name)), 0)));
     for span in found.subtract(free, ranges.collect()) {
         found.take(HostPart::Rest(None), span.ns(), 1, 0);
@@ -477,8 +470,7 @@ fn cuda_calls(profile: &Profile, examined: &[Vec<Span>]) -> Vec<Layer<CudaCall>>
 }
 
 fn touches(spans: &[Span], span: Span) -> bool {
-    let at = spans.partition_point(|s| s.end <= span.start);
-    spans.get(at).is_some_and(|s| s.start < span.end)
+    span.overlapping(spans, |span| *span).next().is_some()
 }
 
 /// The event in which Python collects garbage: torch/csrc/profiler/collection.cpp.

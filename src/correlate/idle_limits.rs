@@ -149,12 +149,8 @@ fn first_gap(device: &DeviceTimeline) -> Option<&Gap> {
 }
 
 fn idle_within(device: &DeviceTimeline, span: Span) -> i64 {
-    let from = device
-        .gaps
-        .partition_point(|gap| gap.span.end <= span.start);
-    let gaps = device.gaps.iter().skip(from).map(|gap| gap.span);
-    let inside = gaps.take_while(|gap| gap.start < span.end);
-    inside.fold(0, |sum, gap| sum.saturating_add(gap.clip(span).ns()))
+    let gaps = span.overlapping(&device.gaps, |gap| gap.span);
+    gaps.fold(0, |sum, gap| sum.saturating_add(gap.span.clip(span).ns()))
 }
 
 /// Per device and step, which are in time order: when the first work starts that was launched in the step.
@@ -165,10 +161,7 @@ fn first_works(
 ) -> FxHashMap<(DeviceId, usize), i64> {
     let mut first: FxHashMap<(DeviceId, usize), i64> = FxHashMap::default();
     let mut add = |device: DeviceId, launched: i64, start: i64| {
-        let step = steps.partition_point(|step| step.start <= launched);
-        if let Some(step) = step.checked_sub(1)
-            && steps.get(step).is_some_and(|span| span.contains(launched))
-        {
+        if let Some(step) = Span::position(steps, launched) {
             let work = first.entry((device, step)).or_insert(start);
             *work = (*work).min(start);
         }

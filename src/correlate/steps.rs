@@ -257,9 +257,11 @@ impl Run {
     /// They add up to the analyzed time of a device.
     pub fn step_lengths(&self) -> Option<Vec<f64>> {
         let parts = self.step_parts()?;
-        let devices: Vec<Analysed> = self.timeline.devices.iter().map(Analysed::of).collect();
+        let devices = &self.timeline.devices;
         let mean = |part: Span| {
-            let ns = devices.iter().map(|device| device.inside(part) as f64);
+            let ns = devices
+                .iter()
+                .map(|device| analysed_in(device, part) as f64);
             ns.sum::<f64>() / devices.len() as f64
         };
         (!devices.is_empty()).then(|| parts.into_iter().map(mean).collect())
@@ -287,46 +289,13 @@ fn parts(window: Span, ends: &[i64]) -> Option<Vec<Span>> {
     Some(parts)
 }
 
-/// The analyzed time of a device, to measure many spans of it.
-struct Analysed<'a> {
-    device: &'a DeviceTimeline,
-    /// Excluded time before the excluded span of the same index.
-    before: Vec<i64>,
-}
-
-impl Analysed<'_> {
-    fn of(device: &DeviceTimeline) -> Analysed<'_> {
-        let before = device.excluded.iter().scan(0_i64, |sum, span| {
-            let before = *sum;
-            *sum = sum.saturating_add(span.ns());
-            Some(before)
-        });
-        Analysed {
-            device,
-            before: before.collect(),
-        }
-    }
-
-    fn inside(&self, span: Span) -> i64 {
-        let span = span.clip(self.device.span);
-        if span.ns() <= 0 {
-            return 0;
-        }
-        self.until(span.end).saturating_sub(self.until(span.start))
-    }
-
-    /// From the start of the device's window to a time in it.
-    fn until(&self, time: i64) -> i64 {
-        let all = time.saturating_sub(self.device.span.start);
-        let excluded = &self.device.excluded;
-        let last = excluded.partition_point(|span| span.start < time);
-        let last = last.checked_sub(1);
-        let last = last.and_then(|at| excluded.get(at).zip(self.before.get(at)));
-        last.map_or(all, |(span, before)| {
-            let part = span.end.min(time).saturating_sub(span.start);
-            all.saturating_sub(before.saturating_add(part))
-        })
-    }
+/// The analyzed time of a device in a span, in ns.
+fn analysed_in(device: &DeviceTimeline, span: Span) -> i64 {
+    let span = span.clip(device.span);
+    let excluded = span.overlapping(&device.excluded, |span| *span);
+    excluded.fold(span.ns(), |left, other| {
+        left.saturating_sub(other.clip(span).ns())
+    })
 }
 
 /// Mean length of steps on the GPU, ns; `None` unless each worked there.

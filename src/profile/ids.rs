@@ -203,8 +203,25 @@ impl Span {
 
     /// Whether a time in ns lies inside one of these disjoint spans, which are in time order.
     pub(crate) fn one_contains(spans: &[Span], time: i64) -> bool {
+        Span::position(spans, time).is_some()
+    }
+
+    /// Which of these spans a time in ns lies inside. They are in time order; where some overlap, the last one that
+    /// has begun.
+    pub(crate) fn position(spans: &[Span], time: i64) -> Option<usize> {
         let after = spans.partition_point(|span| span.start <= time);
-        let last = after.checked_sub(1).and_then(|at| spans.get(at));
-        last.is_some_and(|span| span.contains(time))
+        let last = after.checked_sub(1)?;
+        spans.get(last)?.contains(time).then_some(last)
+    }
+
+    /// The rows that overlap this span; they must be in time order and not overlap each other.
+    pub(crate) fn overlapping<T>(
+        self,
+        rows: &[T],
+        of: impl Fn(&T) -> Span,
+    ) -> impl Iterator<Item = &T> {
+        let from = rows.partition_point(|row| of(row).end <= self.start);
+        let rows = rows.iter().skip(from);
+        rows.take_while(move |row| of(row).start < self.end)
     }
 }

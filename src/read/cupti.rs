@@ -8,8 +8,8 @@ use super::reader::{Progress, ReadError};
 use super::skipped_rows::SkippedRows;
 use super::sqlite::Db;
 use crate::profile::{
-    CaptureId, CopyKind, CorrelationMap, DeviceId, LaunchConfig, MemoryCopy, MemoryKind, MemorySet,
-    ProcessId, Profile, SerialNumber, Span, SyncKind, Synchronization,
+    CaptureId, CopyKind, CorrelationMap, Device, DeviceId, LaunchConfig, MemoryCopy, MemoryKind,
+    MemorySet, ProcessId, Profile, SerialNumber, Span, SyncKind, Synchronization,
 };
 
 /// How to record a profile with kernels, for either tool: nvprof is no longer developed.
@@ -301,6 +301,74 @@ pub(super) fn launch_config(int: impl Fn(usize) -> Option<i64>, first: usize) ->
     }
 }
 
+/// The description of a GPU: multiprocessors, major and minor compute capability, memory bandwidth and core clock
+/// in units of `rate` per second, bytes of L2 cache and of memory, then warps, thread blocks, registers and bytes of
+/// shared memory per multiprocessor.
+pub(super) fn device(name: Option<String>, numbers: [Option<i64>; 11], rate: f64) -> Device {
+    let [
+        sms,
+        major,
+        minor,
+        bandwidth,
+        clock,
+        l2,
+        memory,
+        warps,
+        blocks,
+        registers,
+        shared,
+    ] = numbers;
+    let positive = |value: Option<i64>| value.filter(|&v| v > 0);
+    let count = |value: Option<i64>| count32(positive(value));
+    let bytes = |value: Option<i64>| positive(value).map(i64::cast_unsigned);
+    let rate = |value: Option<i64>| positive(value).map(|v| v as f64 * rate);
+    Device {
+        name,
+        compute_capability: count(major).map(|major| (major, count32(minor).unwrap_or(0))),
+        sm_count: count(sms),
+        bandwidth: rate(bandwidth),
+        clock_hz: rate(clock),
+        l2_bytes: bytes(l2),
+        memory_bytes: bytes(memory),
+        max_warps_per_sm: count(warps),
+        max_blocks_per_sm: count(blocks),
+        registers_per_sm: count(registers),
+        shared_per_sm: count(shared),
+        ..Device::default()
+    }
+}
+
+/// The memory that a word names: `Device Static`, `DEVICE_STATIC`.
+pub(super) fn memory_kind(word: &str) -> MemoryKind {
+    let word = word.trim().to_ascii_uppercase();
+    match word.replace(' ', "_").as_str() {
+        "PAGEABLE" => MemoryKind::Pageable,
+        "PINNED" => MemoryKind::Pinned,
+        "DEVICE" | "DEVICE_STATIC" => MemoryKind::Device,
+        "MANAGED" | "MANAGED_STATIC" => MemoryKind::Managed,
+        "ARRAY" => MemoryKind::Array,
+        // `Host` (ROCm) may be pageable or pinned.
+        _ => MemoryKind::Unknown,
+    }
+}
+
+/// The kind of synchronization that a text names: `Stream Wait Event`, `..._STREAM_WAIT_EVENT`.
+pub(super) fn sync_kind(name: &str) -> SyncKind {
+    let name = name.to_ascii_uppercase().replace(' ', "_");
+    let has = |word: &str| name.contains(word);
+    if has("WAIT_EVENT") {
+        SyncKind::StreamWait
+    } else if has("STREAM") {
+        SyncKind::Stream
+    } else if has("EVENT") {
+        SyncKind::Event
+    } else if has("CONTEXT") || has("DEVICE") {
+        SyncKind::Context
+    } else {
+        SyncKind::Unknown
+    }
+}
+
 /// A size in bytes; `None` for a negative one.
 fn count64(value: Option<i64>) -> Option<u64> {
     value.and_then(|v| u64::try_from(v).ok())
@@ -318,6 +386,21 @@ mod tests {
         assert_eq!(correlation(Some(-1)), SerialNumber::new(u32::MAX.into()));
         assert_eq!(correlation(Some(0)), None);
         assert_eq!(correlation(Some(i64::MIN)), None);
+    }
+
+    #[test]
+    fn stream_waits_do_not_block_the_host() {
+        for (name, kind) in [
+            ("Stream Wait Event", SyncKind::StreamWait),
+            ("Stream Sync", SyncKind::Stream),
+            ("Event Sync", SyncKind::Event),
+            ("Context Sync", SyncKind::Context),
+            ("?", SyncKind::Unknown),
+        ] {
+            assert_eq!(sync_kind(name), kind, "{name}");
+        }
+        let of_cupti = "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT";
+        assert_eq!(sync_kind(of_cupti), SyncKind::StreamWait);
     }
 
     #[test]

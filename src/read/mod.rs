@@ -37,6 +37,8 @@ pub use pruning::{
     RemovedRanges,
 };
 pub use reader::{Input, NoProgress, Progress, ReadError, Reader};
+pub(crate) use recognize::folder_remedy;
+pub(crate) use sqlite::{connect as database, error as database_error};
 
 /// The readers of all formats, in the order in which they are tried. A new format is one module and
 /// one entry here.
@@ -113,11 +115,6 @@ pub fn is_profile(path: &Path) -> bool {
     }
 }
 
-/// The remedy for a folder without profiles, depending on the files in it.
-pub fn folder_remedy(folder: &Path) -> String {
-    recognize::folder_remedy(folder)
-}
-
 /// The format of a file, by its content.
 ///
 /// # Errors
@@ -143,16 +140,6 @@ fn reader(path: &Path) -> Result<Result<&'static dyn Reader, ReadError>, ReadErr
         Some(tables) => recognize::other_database(path, tables),
         None => recognize::not_a_profile(path, &head),
     }))
-}
-
-/// Opens a database as the readers do.
-pub(crate) fn database(path: &Path) -> Result<rusqlite::Connection, ReadError> {
-    sqlite::connect(path)
-}
-
-/// The error for a failure of SQLite while `path` was copied.
-pub(crate) fn database_error(path: &Path, problem: &rusqlite::Error) -> ReadError {
-    sqlite::error(path, problem)
 }
 
 #[cfg(test)]

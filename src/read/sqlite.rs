@@ -15,7 +15,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row, params};
 
 use super::reader::{Progress, ReadError};
-pub(super) use errors::{contradiction, error};
+use errors::contradiction;
+pub(crate) use errors::error;
 use errors::{damaged, unfinished};
 
 mod errors;
@@ -365,7 +366,7 @@ impl Db {
 }
 
 /// A read-only connection to a file whose tables do not contradict themselves.
-pub(super) fn connect(path: &Path) -> Result<Connection, ReadError> {
+pub(crate) fn connect(path: &Path) -> Result<Connection, ReadError> {
     let db = Db::open(path)?;
     db.survey()?;
     // A virtual table would be checked by its own code.

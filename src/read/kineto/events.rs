@@ -6,6 +6,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
+use super::about::About;
 use super::flows::{End, Flows};
 use super::json::{Args, Event, Sink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
@@ -13,10 +14,12 @@ use crate::base::statistics::median;
 use crate::profile::{
     ApiCall, ApiClass, CopyKind, GraphRegion, HostRange, Kernel, LaunchConfig, MemoryCopy,
     MemoryEvent, MemoryKind, MemorySet, Overhead, ProcessId, RangeKind, SerialNumber, Span, StrId,
-    Strings, SyncKind, Synchronization, ThreadId,
+    Strings, Synchronization, ThreadId,
 };
 use crate::read::builder::{Builder, DeviceKey};
-use crate::read::cupti::{GpuRecord, correlation, take_sync_kinds_from_calls, unversioned};
+use crate::read::cupti::{
+    GpuRecord, correlation, memory_kind, sync_kind, take_sync_kinds_from_calls, unversioned,
+};
 use crate::read::skipped_rows::SkippedRows;
 
 /// The kind of an event, by its category.
@@ -120,6 +123,8 @@ pub(super) struct Unreadable {
 /// Collects the rows of a trace.
 pub(super) struct Rows {
     pub(super) builder: Builder,
+    /// What the members of the trace beside its events say.
+    pub(super) about: About,
     pub(super) skipped: SkippedByTable,
     /// Entries of the list of events that are not JSON or not an object.
     pub(super) unreadable: Unreadable,
@@ -193,13 +198,16 @@ impl Sink for Rows {
         self.unreadable.bytes += bytes;
     }
 
-    fn property(&mut self, _key: &str, _value: &str) {}
+    fn property(&mut self, key: &str, value: &str) {
+        self.about.property(key, value);
+    }
 }
 
 impl Rows {
     pub(super) fn new(builder: Builder) -> Rows {
         Rows {
             builder,
+            about: About::default(),
             skipped: SkippedByTable::default(),
             unreadable: Unreadable::default(),
             counters: 0,
@@ -450,7 +458,7 @@ impl Rows {
             stream: common.stream,
             correlation: common.correlation,
             bytes: event.args.bytes.and_then(count).unwrap_or(0),
-            mem: within_brackets(&name).map_or(MemoryKind::Unknown, memory),
+            mem: within_brackets(&name).map_or(MemoryKind::Unknown, memory_kind),
             captured: None,
         };
         self.builder.profile.sets.push(set);
@@ -774,40 +782,13 @@ fn copy_kind(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {
         .map_or(CopyKind::Other, |(_, kind)| *kind);
     let ends = within_brackets(name).and_then(|ends| ends.split_once(" -> "));
     let (src, dst) = ends.map_or((MemoryKind::Unknown, MemoryKind::Unknown), |(src, dst)| {
-        (memory(src), memory(dst))
+        (memory_kind(src), memory_kind(dst))
     });
     (kind, src, dst)
 }
 
 fn within_brackets(name: &str) -> Option<&str> {
     name.split_once('(')?.1.strip_suffix(')')
-}
-
-fn memory(word: &str) -> MemoryKind {
-    match word.trim() {
-        "Pageable" => MemoryKind::Pageable,
-        "Pinned" => MemoryKind::Pinned,
-        "Device" | "Device Static" => MemoryKind::Device,
-        "Managed" | "Managed Static" => MemoryKind::Managed,
-        "Array" => MemoryKind::Array,
-        // `Host` (ROCm) may be pageable or pinned.
-        _ => MemoryKind::Unknown,
-    }
-}
-
-fn sync_kind(name: &str) -> SyncKind {
-    let has = |word: &str| name.contains(word);
-    if has("Wait Event") {
-        SyncKind::StreamWait
-    } else if has("Stream") {
-        SyncKind::Stream
-    } else if has("Event") {
-        SyncKind::Event
-    } else if has("Context") || has("Device") {
-        SyncKind::Context
-    } else {
-        SyncKind::Unknown
-    }
 }
 
 /// Fewest numbered events for which a sample can be told from a trace.
@@ -870,15 +851,6 @@ mod tests {
         ] {
             assert_eq!(copy_kind(name), kind, "{name}");
         }
-    }
-
-    #[test]
-    fn stream_waits_do_not_block_the_host() {
-        assert_eq!(sync_kind("Stream Wait Event"), SyncKind::StreamWait);
-        assert_eq!(sync_kind("Stream Sync"), SyncKind::Stream);
-        assert_eq!(sync_kind("Event Sync"), SyncKind::Event);
-        assert_eq!(sync_kind("Context Sync"), SyncKind::Context);
-        assert_eq!(sync_kind("?"), SyncKind::Unknown);
     }
 
     #[test]

@@ -50,11 +50,11 @@ impl Flows {
         }
         let begins = self.begins(ranges, strings);
         // Ids are counted per process.
-        let process = |spot: RangeStart| threads.get(spot.0.idx()).map(|t| t.process);
+        let process = |start: RangeStart| threads.get(start.0.idx()).map(|t| t.process);
         let backward: FxHashMap<_, RangeStart> = self
             .backward
             .iter()
-            .map(|(id, spot)| ((process(*spot), *id), *spot))
+            .map(|(id, start)| ((process(*start), *id), *start))
             .collect();
         for (arrow, (id, from)) in self.forward.iter().enumerate() {
             let to = backward.get(&(process(*from), *id));
@@ -70,7 +70,7 @@ impl Flows {
     fn begins(&self, ranges: &[HostRange], strings: &Strings) -> FxHashMap<RangeStart, Begins> {
         let ends = self.forward.iter().chain(&self.backward);
         let mut begins: FxHashMap<RangeStart, Begins> =
-            ends.map(|(_, spot)| (*spot, Begins::default())).collect();
+            ends.map(|(_, start)| (*start, Begins::default())).collect();
         let longer = |known: Option<u32>, range: &HostRange| {
             let known = known.and_then(|at| ranges.get(at as usize));
             known.is_none_or(|known| range.span.end > known.span.end)

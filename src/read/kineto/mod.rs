@@ -32,7 +32,7 @@ pub(super) use load::beginning as unpacked_beginning;
 pub(crate) use window::in_pieces;
 pub(crate) use window::{LONGEST_VALUE, More, TextWindow};
 
-use json::{End, Event, Outcome, Sink, Strays};
+use json::{End, Outcome, Strays};
 
 /// The format of PyTorch profiler traces.
 pub static FORMAT: Format = Format {
@@ -112,13 +112,9 @@ impl Reader for Kineto {
         pruning: Option<&dyn Pruning>,
         progress: &dyn Progress,
     ) -> Result<Profile, ReadError> {
-        let mut trace = Trace {
-            rows: Rows::new(Builder::new(&FORMAT, path)),
-            about: About::default(),
-        };
-        let (outcome, damage) =
-            load::streamed(path, progress, |more| json::read(more, &mut trace))?;
-        let Trace { mut rows, about } = trace;
+        let mut rows = Rows::new(Builder::new(&FORMAT, path));
+        let (outcome, damage) = load::streamed(path, progress, |more| json::read(more, &mut rows))?;
+        let about = std::mem::take(&mut rows.about);
         if outcome.end == End::NoTrace {
             return Err(ReadError::new(
                 path,
@@ -174,26 +170,6 @@ impl Reader for Kineto {
             pruning.prune(&mut profile);
         }
         Ok(profile)
-    }
-}
-
-/// Passes events to the rows and everything else to the description of the trace.
-struct Trace {
-    rows: Rows,
-    about: About,
-}
-
-impl Sink for Trace {
-    fn event(&mut self, event: &Event<'_>) {
-        self.rows.event(event);
-    }
-
-    fn unreadable(&mut self, position: u64, bytes: u64) {
-        self.rows.unreadable(position, bytes);
-    }
-
-    fn property(&mut self, key: &str, value: &str) {
-        self.about.property(key, value);
     }
 }
 

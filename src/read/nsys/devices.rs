@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::process_key;
 use crate::profile::Device;
 use crate::read::builder::{Builder, DeviceKey};
-use crate::read::cupti::count32;
+use crate::read::cupti::{count32, device};
 use crate::read::integer_rows;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::{Cells, Db, Sink};
@@ -58,32 +58,17 @@ impl Sink for Listed {
             return;
         }
         let Some(id) = int(0).or(int(1)) else { return };
-        let positive = |at: usize| int(at).filter(|&v| v > 0);
-        let count = |at: usize| count32(positive(at));
-        let bytes = |at: usize| positive(at).map(i64::cast_unsigned);
-        let rate = |at: usize| positive(at).map(|v| v as f64);
+        let name = cells.bytes(2).map(String::from_utf8_lossy);
+        let name = name.map(|name| name.trim().to_owned());
+        // `smMajor`/`smMinor` use another numbering.
+        let numbers = std::array::from_fn(|at| int(4 + at));
         self.0.push(Gpu {
             id,
             cuda: int(1).filter(|&ordinal| ordinal >= 0),
             discrete: int(3) != Some(0),
             device: Device {
-                ordinal: 0,
-                name: cells
-                    .bytes(2)
-                    .map(|b| String::from_utf8_lossy(b).trim().to_owned())
-                    .filter(|name| !name.is_empty()),
-                // `smMajor`/`smMinor` use another numbering.
-                compute_capability: count(5).map(|major| (major, count32(int(6)).unwrap_or(0))),
-                sm_count: count(4),
-                bandwidth: rate(7),
-                clock_hz: rate(8),
-                l2_bytes: bytes(9),
-                memory_bytes: bytes(10),
-                max_warps_per_sm: count(11),
-                max_blocks_per_sm: count(12),
-                registers_per_sm: count(13),
-                shared_per_sm: count(14),
-                shared_per_block_optin: count(15),
+                shared_per_block_optin: count32(int(15).filter(|&bytes| bytes > 0)),
+                ..device(name.filter(|name| !name.is_empty()), numbers, 1.0)
             },
         });
     }

@@ -109,16 +109,7 @@ pub(super) fn memory_kinds(db: &Db) -> Result<Enumeration<MemoryKind>, ReadError
     Enumeration::read(
         db,
         "ENUM_CUDA_MEM_KIND",
-        |name| {
-            Some(match kind(name).as_str() {
-                "PAGEABLE" => MemoryKind::Pageable,
-                "PINNED" => MemoryKind::Pinned,
-                "DEVICE" | "DEVICE_STATIC" => MemoryKind::Device,
-                "MANAGED" | "MANAGED_STATIC" => MemoryKind::Managed,
-                "ARRAY" => MemoryKind::Array,
-                _ => MemoryKind::Unknown,
-            })
-        },
+        |name| Some(cupti::memory_kind(&kind(name))),
         // Verified with all exports at hand.
         &[
             (0, MemoryKind::Pageable),
@@ -137,21 +128,7 @@ pub(super) fn sync_kinds(db: &Db) -> Result<Enumeration<SyncKind>, ReadError> {
     Enumeration::read(
         db,
         "ENUM_CUPTI_SYNC_TYPE",
-        |name| {
-            let name = name.to_ascii_uppercase();
-            let ends = |end: &str| name.ends_with(end);
-            if ends("STREAM_WAIT_EVENT") {
-                Some(SyncKind::StreamWait)
-            } else if ends("EVENT_SYNCHRONIZE") {
-                Some(SyncKind::Event)
-            } else if ends("STREAM_SYNCHRONIZE") {
-                Some(SyncKind::Stream)
-            } else if ends("CONTEXT_SYNCHRONIZE") {
-                Some(SyncKind::Context)
-            } else {
-                None
-            }
-        },
+        |name| Some(cupti::sync_kind(name)),
         &cupti::SYNC_KINDS,
     )
 }

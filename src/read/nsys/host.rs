@@ -251,8 +251,7 @@ impl Filter {
     }
 
     fn is_idle(&self, span: Span) -> bool {
-        let from = self.idle.partition_point(|idle| idle.end <= span.start);
-        (self.idle.get(from)).is_some_and(|idle| idle.start < span.end)
+        span.overlapping(&self.idle, |idle| *idle).next().is_some()
     }
 
     fn is_idle_at(&self, time: i64) -> bool {

@@ -81,70 +81,62 @@ impl Reader for Nsys {
         pruning: Option<&dyn Pruning>,
         progress: &dyn Progress,
     ) -> Result<Profile, ReadError> {
-        read(path, pruning, progress)
+        let db = Db::open(path)?;
+        db.survey()?;
+        let mut builder = Builder::new(&FORMAT, path);
+        read_versions(&db, &mut builder.profile)?;
+        let pids = Pids::read(&db)?;
+
+        let gpus = devices::Gpus::read(&db, progress)?;
+
+        let mut calls = calls::UnnamedCalls::default();
+        for table in [RUNTIME, DRIVER] {
+            calls.read(&db, table, &pids, &mut builder, progress)?;
+        }
+        let nodes = graph_nodes::GraphNodes::read(&db, &mut builder.profile, progress)?;
+        let mut records = activities::NsysRecords::of(&db, &pids, &gpus, nodes)?;
+        let mut kernels = kernels::UnnamedKernels::default();
+        kernels.read(&db, KERNELS, &mut records, &mut builder, progress)?;
+        let overheads = activities::overheads(&db, progress)?;
+        #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
+        let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
+            .chain(calls.name_ids())
+            .chain(kernels.name_ids());
+        let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
+        calls.name(&strings, &mut builder);
+        kernels.name(&strings, &mut builder);
+        activities::add_overheads(overheads, &strings, &pids, &mut builder);
+        activities::add(&db, &mut records, &mut builder, progress)?;
+        drop(records);
+        graph_nodes::forget_updated(&mut builder.profile);
+
+        let kinds = enums::event_kinds(&db)?;
+        let pruner = pruning.and_then(|pruning| pruning.start(&builder.profile));
+        // Reading the ranges takes longest, and does not need the calls.
+        let mut calls = std::mem::take(&mut builder.profile.calls);
+        let ranges = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| sort_by_start(&mut calls, |call| call.span.start));
+            Ranges::read(&db, &kinds, pruner, &pids, &mut builder, progress)
+        })?;
+        builder.profile.calls = calls;
+        let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
+        let payloads = ranges.payloads;
+        let sampler_domains = ranges.domains_named(host::SAMPLER_DOMAIN, &strings);
+        ranges.name(&strings, pruning, &mut builder);
+
+        let messages = match payloads {
+            true => nccl::Messages::read(&db, &pids, &mut builder, progress)?,
+            false => nccl::Messages::default(),
+        };
+        host::add(&db, &sampler_domains, &mut builder, progress)?;
+        builder.profile.unix_zero_ns = session_start(&db, progress)?;
+        builder.profile.switches = switches(&db)?;
+        gpus.add_idle(&mut builder);
+        record(&db, &mut builder.profile)?;
+        let mut profile = builder.finish(|key, device| gpus.describe(key, device));
+        messages.attach(&mut profile);
+        Ok(profile)
     }
-}
-
-fn read(
-    path: &Path,
-    pruning: Option<&dyn Pruning>,
-    progress: &dyn Progress,
-) -> Result<Profile, ReadError> {
-    let db = Db::open(path)?;
-    db.survey()?;
-    let mut builder = Builder::new(&FORMAT, path);
-    read_versions(&db, &mut builder.profile)?;
-    let pids = Pids::read(&db)?;
-
-    let gpus = devices::Gpus::read(&db, progress)?;
-
-    let mut calls = calls::UnnamedCalls::default();
-    for table in [RUNTIME, DRIVER] {
-        calls.read(&db, table, &pids, &mut builder, progress)?;
-    }
-    let nodes = graph_nodes::GraphNodes::read(&db, &mut builder.profile, progress)?;
-    let mut records = activities::NsysRecords::of(&db, &pids, &gpus, nodes)?;
-    let mut kernels = kernels::UnnamedKernels::default();
-    kernels.read(&db, KERNELS, &mut records, &mut builder, progress)?;
-    let overheads = activities::overheads(&db, progress)?;
-    #[allow(clippy::redundant_closure_for_method_calls)] // The method is not general enough.
-    let name_ids = (overheads.iter().flat_map(|part| part.name_ids()))
-        .chain(calls.name_ids())
-        .chain(kernels.name_ids());
-    let strings = StringTable::read(&db, STRINGS, name_ids.collect(), progress)?;
-    calls.name(&strings, &mut builder);
-    kernels.name(&strings, &mut builder);
-    activities::add_overheads(overheads, &strings, &pids, &mut builder);
-    activities::add(&db, &mut records, &mut builder, progress)?;
-    drop(records);
-    graph_nodes::forget_updated(&mut builder.profile);
-
-    let kinds = enums::event_kinds(&db)?;
-    let pruner = pruning.and_then(|pruning| pruning.start(&builder.profile));
-    // Reading the ranges takes longest, and does not need the calls.
-    let mut calls = std::mem::take(&mut builder.profile.calls);
-    let ranges = rayon::in_place_scope(|scope| {
-        scope.spawn(|_| sort_by_start(&mut calls, |call| call.span.start));
-        Ranges::read(&db, &kinds, pruner, &pids, &mut builder, progress)
-    })?;
-    builder.profile.calls = calls;
-    let strings = StringTable::read(&db, STRINGS, ranges.ids().collect(), progress)?;
-    let payloads = ranges.payloads;
-    let sampler_domains = ranges.domains_named(host::SAMPLER_DOMAIN, &strings);
-    ranges.name(&strings, pruning, &mut builder);
-
-    let messages = match payloads {
-        true => nccl::Messages::read(&db, &pids, &mut builder, progress)?,
-        false => nccl::Messages::default(),
-    };
-    host::add(&db, &sampler_domains, &mut builder, progress)?;
-    builder.profile.unix_zero_ns = session_start(&db, progress)?;
-    builder.profile.switches = switches(&db)?;
-    gpus.add_idle(&mut builder);
-    record(&db, &mut builder.profile)?;
-    let mut profile = builder.finish(|key, device| gpus.describe(key, device));
-    messages.attach(&mut profile);
-    Ok(profile)
 }
 
 /// The environment variables that change performance, if the export lists them by name.

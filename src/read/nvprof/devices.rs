@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::Device;
 use crate::read::builder::{Builder, DeviceKey};
-use crate::read::cupti::count32;
+use crate::read::cupti::{self, count32};
 use crate::read::integer_rows;
 use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
@@ -12,12 +12,12 @@ use crate::read::sqlite::Db;
 
 /// The GPUs and contexts of a file.
 pub(super) struct Devices {
-    rows: Vec<[Option<i64>; 14]>,
+    rows: Vec<[Option<i64>; 13]>,
     /// Context to device.
     contexts: FxHashMap<i64, u32>,
 }
 
-const DEVICE_COLUMNS: [&str; 14] = [
+const DEVICE_COLUMNS: [&str; 13] = [
     "id",
     "name",
     "numMultiprocessors",
@@ -31,7 +31,6 @@ const DEVICE_COLUMNS: [&str; 14] = [
     "maxBlocksPerMultiprocessor",
     "maxRegistersPerMultiprocessor",
     "maxSharedMemoryPerMultiprocessor",
-    "isCudaVisible=1",
 ];
 const CONTEXT_COLUMNS: [&str; 2] = ["contextId", "deviceId"];
 
@@ -76,38 +75,16 @@ impl Devices {
 
     /// Fills in the description of a device.
     pub(super) fn describe(&self, key: DeviceKey, strings: &StringTable, device: &mut Device) {
-        let ordinal = match key {
-            DeviceKey::Ordinal(ordinal) | DeviceKey::Listed { ordinal, .. } => ordinal,
-        };
-        let found = self
-            .rows
-            .iter()
-            .find(|[id, ..]| count32(*id) == Some(ordinal));
-        let Some(&[_, name, sms, major, minor, bandwidth, clock, l2, memory, ..]) = found else {
-            return;
-        };
-        let Some(&[.., warps, blocks, registers, shared, _]) = found else {
-            return;
-        };
-        let positive = |value: Option<i64>| value.filter(|&v| v > 0);
-        let count = |value: Option<i64>| count32(positive(value));
-        let bytes = |value: Option<i64>| positive(value).map(i64::cast_unsigned);
-        // CUPTI uses kB/s and kHz.
-        let kilo = |value: Option<i64>| positive(value).map(|v| v as f64 * 1e3);
-        *device = Device {
-            ordinal,
-            name: name.and_then(|id| strings.get(id)).map(str::to_owned),
-            compute_capability: count(major).map(|m| (m, count32(minor).unwrap_or(0))),
-            sm_count: count(sms),
-            bandwidth: kilo(bandwidth),
-            clock_hz: kilo(clock),
-            l2_bytes: bytes(l2),
-            memory_bytes: bytes(memory),
-            max_warps_per_sm: count(warps),
-            max_blocks_per_sm: count(blocks),
-            registers_per_sm: count(registers),
-            shared_per_sm: count(shared),
-            shared_per_block_optin: None,
-        };
+        let ordinal = key.ordinal();
+        let mut rows = self.rows.iter();
+        let found = rows.find(|[id, ..]| count32(*id) == Some(ordinal));
+        if let Some(&[_, name, numbers @ ..]) = found {
+            let name = name.and_then(|id| strings.get(id)).map(str::to_owned);
+            // CUPTI uses kB/s and kHz.
+            *device = Device {
+                ordinal,
+                ..cupti::device(name, numbers, 1e3)
+            };
+        }
     }
 }

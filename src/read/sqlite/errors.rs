@@ -9,7 +9,7 @@ use crate::read::reader::ReadError;
 
 /// What SQLite finds wrong with the trees of a table, or of the whole file. Rows that only break a rule of
 /// their table, such as `NOT NULL`, are none of it.
-pub(in crate::read) fn contradiction(
+pub(super) fn contradiction(
     conn: &Connection,
     table: Option<&str>,
 ) -> rusqlite::Result<Option<String>> {
@@ -33,7 +33,7 @@ pub(in crate::read) fn contradiction(
 }
 
 /// The error for a failure of SQLite.
-pub(in crate::read) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
+pub(crate) fn error(path: &Path, error: &rusqlite::Error) -> ReadError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             damaged(path, &format!("SQLite says: {error}"))
