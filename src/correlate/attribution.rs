@@ -21,7 +21,7 @@ use crate::profile::{ApiClass, CallId, CaptureId, Kernel, KernelId, Profile, Str
 pub(crate) struct KernelOrigins {
     pub links: Vec<Link>,
     /// Context (layer, direction, source line) of kernels without an operator.
-    pub settings: FxHashMap<KernelId, Placement<LayerId>>,
+    pub placements: FxHashMap<KernelId, Placement<LayerId>>,
     pub scopes: Vec<Scope>,
     /// Per capture: innermost scope.
     pub capture_scopes: Vec<Option<ScopeId>>,
@@ -35,29 +35,29 @@ impl KernelOrigins {
     pub(crate) fn find<'a>(
         profile: &'a Profile,
         texts: &'a RangeInfos,
-        (mut tree, mut sweep): (ScopeTree<'a>, ScopeBuilder<'a>),
+        (mut tree, mut builder): (ScopeTree<'a>, ScopeBuilder<'a>),
         brackets: &FsdpBrackets,
         steps: &Steps,
         launches: &[Option<CallId>],
     ) -> KernelOrigins {
-        let forwards = scope_query::forwards(profile, texts, &mut tree, &mut sweep);
-        let swept = sweep.end();
-        let around = ScopeQuery {
+        let forwards = scope_query::forwards(profile, texts, &mut tree, &mut builder);
+        let launch_scopes = builder.end();
+        let query = ScopeQuery {
             brackets,
             tree: &tree,
-            engine_thread: &swept.engine_thread,
+            engine_thread: &launch_scopes.engine_thread,
             forwards: &forwards,
         };
         let launched = LaunchContext {
             profile,
             steps,
-            scope_of_call: &swept.scope_of_call,
-            scope_of_capture: &swept.scope_of_capture,
-            around,
+            scope_of_call: &launch_scopes.scope_of_call,
+            scope_of_capture: &launch_scopes.scope_of_capture,
+            query,
         };
         let mut found = OriginsSoFar {
             links: Vec::with_capacity(profile.kernels.len()),
-            settings: FxHashMap::default(),
+            placements: FxHashMap::default(),
             calls: OpCallTable::new(tree.scopes.len(), profile.kernels.len(), tree.labels),
         };
         let batches = profile.kernels.chunks(BATCH).zip(launches.chunks(BATCH));
@@ -74,12 +74,12 @@ impl KernelOrigins {
         scopes.shrink_to_fit();
         KernelOrigins {
             links: found.links,
-            settings: found.settings,
+            placements: found.placements,
             op_calls: calls.calls,
             lines: calls.lines,
             layers: calls.layers,
             scopes,
-            capture_scopes: swept.scope_of_capture,
+            capture_scopes: launch_scopes.scope_of_capture,
         }
     }
 }
@@ -118,7 +118,7 @@ struct LaunchContext<'t, 'p> {
     scope_of_call: &'t [Option<ScopeId>],
     /// Innermost scope of each capture.
     scope_of_capture: &'t [Option<ScopeId>],
-    around: ScopeQuery<'t, 'p>,
+    query: ScopeQuery<'t, 'p>,
 }
 
 impl<'p> LaunchContext<'_, 'p> {
@@ -155,23 +155,23 @@ impl<'p> LaunchContext<'_, 'p> {
     ) -> KernelOrigin<'p> {
         let call = launch.and_then(|l| self.profile.calls.get(l.idx()));
         let scope = launch.and_then(|l| self.scope_of_call.get(l.idx()).copied().flatten());
-        let spot = call.map(|call| LaunchPoint {
+        let point = call.map(|call| LaunchPoint {
             scope,
             thread: call.thread,
             time: call.span.start,
         });
         let replayed = kernel.in_graph || call.is_some_and(|c| c.class == ApiClass::GraphLaunch);
-        let captured = kernel.captured.and_then(|id| self.captured(id, spot));
-        let operator = match spot {
+        let captured = kernel.captured.and_then(|id| self.captured(id, point));
+        let operator = match point {
             _ if let Some(captured) = captured => captured,
             None => FoundOperator::Unknown,
-            Some(spot) if replayed => {
-                FoundOperator::Unnamed(self.around.setting(spot, None).without_source_line())
+            Some(point) if replayed => {
+                FoundOperator::Unnamed(self.query.placement(point, None).without_source_line())
             }
             Some(_) if scope.is_some() && scope == before => FoundOperator::AsBefore,
-            Some(spot) => match self.around.draft(spot) {
+            Some(point) => match self.query.draft(point) {
                 Some(draft) => FoundOperator::Call(draft),
-                None => FoundOperator::Unnamed(self.around.setting(spot, None)),
+                None => FoundOperator::Unnamed(self.query.placement(point, None)),
             },
         };
         let missing = match (&operator, replayed, call, scope) {
@@ -197,18 +197,18 @@ impl<'p> LaunchContext<'_, 'p> {
     /// ranges around it may still tell the layer and the direction.
     fn captured(&self, id: CaptureId, replay: Option<LaunchPoint>) -> Option<FoundOperator<'p>> {
         let capture = self.profile.captures.get(id.idx())?;
-        let spot = LaunchPoint {
+        let point = LaunchPoint {
             scope: self.scope_of_capture.get(id.idx()).copied().flatten(),
             thread: capture.thread,
             time: capture.time,
         };
-        let replay = replay.map(|replay| self.around.setting(replay, None).without_source_line());
-        Some(match self.around.draft(spot) {
+        let replay = replay.map(|replay| self.query.placement(replay, None).without_source_line());
+        Some(match self.query.draft(point) {
             Some(draft) => {
-                let setting = draft.setting.or(replay);
-                FoundOperator::Captured(OpCallDraft { setting, ..draft }, id)
+                let placement = draft.placement.or(replay);
+                FoundOperator::Captured(OpCallDraft { placement, ..draft }, id)
             }
-            None => FoundOperator::Unnamed(self.around.setting(spot, None).or(replay)),
+            None => FoundOperator::Unnamed(self.query.placement(point, None).or(replay)),
         })
     }
 }
@@ -216,7 +216,7 @@ impl<'p> LaunchContext<'_, 'p> {
 /// The origins resolved so far.
 struct OriginsSoFar<'t> {
     links: Vec<Link>,
-    settings: FxHashMap<KernelId, Placement<LayerId>>,
+    placements: FxHashMap<KernelId, Placement<LayerId>>,
     calls: OpCallTable<'t>,
 }
 
@@ -230,10 +230,10 @@ impl OriginsSoFar<'_> {
                 Some(self.calls.number_replayed(&draft, capture, link.launch))
             }
             FoundOperator::AsBefore => self.links.last().and_then(|before| before.op),
-            FoundOperator::Unnamed(setting) => {
-                let setting = self.calls.placed(setting);
-                self.settings
-                    .insert(KernelId::new(self.links.len()), setting);
+            FoundOperator::Unnamed(placement) => {
+                let placement = self.calls.placed(placement);
+                self.placements
+                    .insert(KernelId::new(self.links.len()), placement);
                 None
             }
             FoundOperator::Unknown => None,

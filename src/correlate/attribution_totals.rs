@@ -6,9 +6,9 @@ use super::sites::SiteInputs;
 use crate::profile::KernelId;
 
 /// Sums the kernel time that has a launch, an operator, shapes and a layer.
-pub(super) fn sums(members: &SiteInputs<'_>, links: &[Link]) -> AttributionTotals {
+pub(super) fn sums(inputs: &SiteInputs<'_>, links: &[Link]) -> AttributionTotals {
     let mut sums = AttributionTotals::default();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
+    for ((id, kernel), link) in (0..).map(KernelId).zip(&inputs.profile.kernels).zip(links) {
         let ns = kernel.span.ns();
         let count = |yes: bool, kernels: &mut u64, time: &mut i64| {
             if yes {
@@ -16,9 +16,9 @@ pub(super) fn sums(members: &SiteInputs<'_>, links: &[Link]) -> AttributionTotal
                 *time = time.saturating_add(ns);
             }
         };
-        let call = link.op.and_then(|c| members.calls.get(c.idx()));
-        let shapes = call.is_some_and(|c| members.arguments.has_shapes(c.args));
-        let layer = members.layer(id, link).is_some();
+        let call = link.op.and_then(|c| inputs.calls.get(c.idx()));
+        let shapes = call.is_some_and(|c| inputs.arguments.has_shapes(c.args));
+        let layer = inputs.layer(id, link).is_some();
         let is = |missing| link.missing == Some(missing);
         count(true, &mut sums.kernels, &mut sums.kernel_ns);
         count(
@@ -45,13 +45,13 @@ pub(super) fn sums(members: &SiteInputs<'_>, links: &[Link]) -> AttributionTotal
 
 /// The source of layer names that covers the most kernel time; `operators` if no source names layers.
 pub(super) fn layer_source(
-    members: &SiteInputs<'_>,
+    inputs: &SiteInputs<'_>,
     links: &[Link],
     layers: &LayerTable,
 ) -> Option<LayerSource> {
     let mut time: Vec<(LayerSource, i64)> = Vec::new();
-    for ((id, kernel), link) in (0..).map(KernelId).zip(&members.profile.kernels).zip(links) {
-        let named = members.layer(id, link);
+    for ((id, kernel), link) in (0..).map(KernelId).zip(&inputs.profile.kernels).zip(links) {
+        let named = inputs.layer(id, link);
         let layer = named.and_then(|l| layers.layers.get(l.idx()));
         let Some(source) = layer.map(|l| l.source).or(link.op.map(|_| LayerSource::Op)) else {
             continue;

@@ -54,8 +54,8 @@ pub(crate) struct ScopeTraitsTable {
 }
 
 impl ScopeTraitsTable {
-    pub(crate) fn intern(&mut self, place: ScopeTraits) -> ScopeTraitsId {
-        let (row, _) = self.table.insert_full(place);
+    pub(crate) fn intern(&mut self, traits: ScopeTraits) -> ScopeTraitsId {
+        let (row, _) = self.table.insert_full(traits);
         ScopeTraitsId(u32::try_from(row).unwrap_or(u32::MAX))
     }
 

@@ -122,7 +122,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
         || {
-            let hints = TimelineInputs {
+            let inputs = TimelineInputs {
                 launches: &launches,
                 data_loading: &marked.data_loading,
                 compiling: &marked.compiling,
@@ -132,7 +132,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
                 step_count: analysed,
                 user_ranges: &marked.of_user,
             };
-            timeline::times(&profile, &hints, vocabulary.is_communication)
+            timeline::times(&profile, &inputs, vocabulary.is_communication)
         },
         || {
             let grown =
@@ -150,18 +150,18 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let messages = arguments.messages(&profile);
     let KernelOrigins {
         mut links,
-        mut settings,
+        mut placements,
         scopes,
         capture_scopes,
         op_calls,
         lines,
         mut layers,
     } = origins;
-    replay_names::place_regions(&profile, &mut settings, &mut layers, &mut labels);
+    replay_names::place_regions(&profile, &mut placements, &mut layers, &mut labels);
     if let Some(names) = &replay_names {
-        names.place(&mut settings, &mut layers, &mut labels);
+        names.place(&mut placements, &mut layers, &mut labels);
     }
-    let members = sites::SiteInputs {
+    let inputs = sites::SiteInputs {
         profile: &profile,
         arguments: &arguments,
         labels: &labels,
@@ -170,7 +170,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         calls: &op_calls,
         op_names: &texts.op_names,
         lines: &lines,
-        settings: &settings,
+        placements: &placements,
         messages: &messages,
         replay_names: replay_names.as_ref(),
     };
@@ -203,9 +203,9 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             window.inside = launched.and_then(|span| window_range(&profile, &texts, span));
             (
                 launched.and_then(|span| serving_batch::of_window(&profile, span)),
-                sites::group(&members, &links),
-                attribution_totals::sums(&members, &links),
-                attribution_totals::layer_source(&members, &links, &layers),
+                sites::group(&inputs, &links),
+                attribution_totals::sums(&inputs, &links),
+                attribution_totals::layer_source(&inputs, &links, &layers),
             )
         },
     );

@@ -393,7 +393,7 @@ pub struct Site {
     pub layer: Option<LayerId>,
     /// Why there is no operator, when there is none.
     pub missing: Option<WithoutOperator>,
-    /// The row of [`ReplayNames::works`] that names operator and layer.
+    /// The row of [`ReplayNames::work`] that names operator and layer.
     pub replayed: Option<u32>,
     /// Number of operator calls (of kernels, without an operator).
     pub calls: u32,
@@ -452,8 +452,8 @@ pub struct ReplayNames {
     /// Name of the other recording.
     pub file: String,
     /// Distinct work.
-    pub works: Vec<ReplayedWork>,
-    /// Per matched kernel: its row of `works`.
+    pub work: Vec<ReplayedWork>,
+    /// Per matched kernel: its row of `work`.
     pub of_kernel: FxHashMap<KernelId, u32>,
     /// Number of analyzed kernels that were launched by replays.
     pub replayed: u64,

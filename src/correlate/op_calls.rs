@@ -113,14 +113,14 @@ impl<'t> OpCallTable<'t> {
     }
 
     /// A context with its layer interned.
-    pub(crate) fn placed(&mut self, setting: Placement<LayerName>) -> Placement<LayerId> {
+    pub(crate) fn placed(&mut self, placement: Placement<LayerName>) -> Placement<LayerId> {
         let layer =
-            (setting.layer).map(|(source, label)| self.layers.intern(source, label, self.labels));
+            (placement.layer).map(|(source, label)| self.layers.intern(source, label, self.labels));
         Placement {
             layer,
-            direction: setting.direction,
-            recomputed: setting.recomputed,
-            line: setting.line,
+            direction: placement.direction,
+            recomputed: placement.recomputed,
+            line: placement.line,
         }
     }
 
@@ -141,22 +141,22 @@ impl<'t> OpCallTable<'t> {
         if forward.is_none() {
             self.pending.extend(draft.forward.map(|scope| (id, scope)));
         }
-        let setting = self.placed(draft.setting);
+        let placement = self.placed(draft.placement);
         self.calls.push(OpCall {
             range: draft.range,
             op: draft.named.op,
             args: draft.args,
             args_from_forward: draft.from_forward && draft.args.is_some(),
-            direction: setting.direction,
-            recomputed: setting.recomputed,
-            layer: setting.layer,
+            direction: placement.direction,
+            recomputed: placement.recomputed,
+            layer: placement.layer,
             seq: draft.seq.and_then(SerialNumber::new),
             forward,
             step: None,
         });
-        if setting.line.is_some() {
+        if placement.line.is_some() {
             self.lines.resize(id.idx(), None);
-            self.lines.push(setting.line);
+            self.lines.push(placement.line);
         }
         if let Some(seq) = draft.node_seq {
             self.backward_of.resize(self.call_of.len(), None);

@@ -104,7 +104,7 @@ pub(crate) struct RangeInfo {
     pub label: Option<StrId>,
 }
 
-/// How a range takes part in the sweep.
+/// How a range takes part in the scope tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RangeRole {
     Op,
@@ -223,7 +223,7 @@ impl RangeInfos {
             .filter(move |(.., meaning)| such(meaning))
     }
 
-    /// How a range takes part in the sweep, given the meaning of its text.
+    /// How a range takes part in the scope tree, given the meaning of its text.
     pub(crate) fn role(&self, range: &HostRange, meaning: &RangeInfo) -> RangeRole {
         let carries = range.kind == RangeKind::CpuOp
             || range.seq.is_some()

@@ -11,7 +11,7 @@ use crate::profile::{KernelId, Profile, Strings};
 /// Puts the kernels of graphs whose regions the program has named into those regions.
 pub(super) fn place_regions(
     profile: &Profile,
-    settings: &mut FxHashMap<KernelId, Placement<LayerId>>,
+    placements: &mut FxHashMap<KernelId, Placement<LayerId>>,
     layers: &mut LayerTable,
     labels: &mut Strings,
 ) {
@@ -19,38 +19,38 @@ pub(super) fn place_regions(
         let label = labels.intern(profile.text(region.name));
         let layer = layers.intern(LayerSource::GraphRegion, label, labels);
         let direction = region.backward.then_some(Direction::Bprop);
-        put(settings, *kernel, layer, direction);
+        put(placements, *kernel, layer, direction);
     }
 }
 
 /// Puts a kernel into a layer; its direction stays as it is known where none is given.
 fn put(
-    settings: &mut FxHashMap<KernelId, Placement<LayerId>>,
+    placements: &mut FxHashMap<KernelId, Placement<LayerId>>,
     kernel: KernelId,
     layer: LayerId,
     direction: Option<Direction>,
 ) {
-    let setting = settings.entry(kernel).or_insert(Placement {
+    let placement = placements.entry(kernel).or_insert(Placement {
         layer: None,
         direction: Direction::Unknown,
         recomputed: false,
         line: None,
     });
-    setting.layer = Some(layer);
-    setting.direction = direction.unwrap_or(setting.direction);
+    placement.layer = Some(layer);
+    placement.direction = direction.unwrap_or(placement.direction);
 }
 
 impl ReplayNames {
     /// The work of a kernel.
     pub(super) fn work(&self, kernel: KernelId) -> Option<(u32, &ReplayedWork)> {
         let row = *self.of_kernel.get(&kernel)?;
-        Some((row, self.works.get(row as usize)?))
+        Some((row, self.work.get(row as usize)?))
     }
 
     /// Puts the matched kernels into their layers.
     pub(super) fn place(
         &self,
-        settings: &mut FxHashMap<KernelId, Placement<LayerId>>,
+        placements: &mut FxHashMap<KernelId, Placement<LayerId>>,
         layers: &mut LayerTable,
         labels: &mut Strings,
     ) {
@@ -66,7 +66,7 @@ impl ReplayNames {
             };
             let label = labels.intern(name);
             let layer = layers.intern(*source, label, labels);
-            put(settings, kernel, layer, Some(work.direction));
+            put(placements, kernel, layer, Some(work.direction));
         }
     }
 }

@@ -81,30 +81,30 @@ pub(crate) struct OpCallDraft<'p> {
     pub range: RangeId,
     pub named: &'p NamedOp,
     pub args: Option<ArgsId>,
-    pub setting: Placement<LayerName>,
+    pub placement: Placement<LayerName>,
     pub seq: Option<u64>,
     /// The forward operator of a backward call.
     pub forward: Option<ScopeId>,
 }
 
 impl<'p> ScopeQuery<'_, 'p> {
-    /// The operator call of the work at a spot, if any range around it names an operator.
-    pub(crate) fn draft(&self, spot: LaunchPoint) -> Option<OpCallDraft<'p>> {
-        let scope = spot.scope?;
+    /// The operator call of the work at a point, if any range around it names an operator.
+    pub(crate) fn draft(&self, point: LaunchPoint) -> Option<OpCallDraft<'p>> {
+        let scope = point.scope?;
         let context = *self.tree.context(scope)?;
-        let place = self.tree.place(&context);
-        let choice = self.choose(&context, place)?;
+        let traits = self.tree.traits_of(&context);
+        let choice = self.choose(&context, traits)?;
         let (range_id, range, _) = self.tree.range(choice.range)?;
         let (_, operator, meaning) = self.tree.range(choice.operator)?;
         let named = meaning.named.as_ref()?;
         let args = self
             .message_args(choice.operator)
             .or_else(|| self.args_of(operator, meaning));
-        let spot = LaunchPoint {
+        let point = LaunchPoint {
             time: range.span.start,
-            ..spot
+            ..point
         };
-        let node = context.node.filter(|_| !place.flags.recomputed);
+        let node = context.node.filter(|_| !traits.flags.recomputed);
         Some(OpCallDraft {
             scope: choice.range,
             operator: choice.operator,
@@ -115,7 +115,7 @@ impl<'p> ScopeQuery<'_, 'p> {
             range: range_id,
             named,
             args,
-            setting: self.setting(spot, Some(named)),
+            placement: self.placement(point, Some(named)),
             seq: self.seq_of(&context, node),
             forward: node
                 .and_then(|node| self.forward_operator(node))
@@ -124,14 +124,14 @@ impl<'p> ScopeQuery<'_, 'p> {
     }
 
     /// The range of the operator, by order of preference.
-    fn choose(&self, context: &ScopeContext, place: ScopeTraits) -> Option<OperatorChoice> {
+    fn choose(&self, context: &ScopeContext, traits: ScopeTraits) -> Option<OperatorChoice> {
         let own = |operator: ScopeId| OperatorChoice {
             range: operator,
             operator,
             from_forward: false,
         };
         let node = match context.node {
-            Some(node) if !place.flags.recomputed => node,
+            Some(node) if !traits.flags.recomputed => node,
             // Outside autograd: the innermost operator with arguments, else the innermost; without
             // any the cost table knows, one that at least names the work.
             _ => {
@@ -201,24 +201,28 @@ impl<'p> ScopeQuery<'_, 'p> {
         }
     }
 
-    /// Layer, direction and source line of work at a spot.
-    pub(crate) fn setting(&self, spot: LaunchPoint, op: Option<&NamedOp>) -> Placement<LayerName> {
-        let context = spot.scope.and_then(|s| self.tree.context(s).copied());
-        let place = context.map(|c| self.tree.place(&c)).unwrap_or_default();
-        let (direction, recomputed) = self.direction(context.as_ref(), place, op, spot);
-        let node = context.and_then(|c| c.node.filter(|_| !place.flags.recomputed));
+    /// Layer, direction and source line of work at a point.
+    pub(crate) fn placement(
+        &self,
+        point: LaunchPoint,
+        op: Option<&NamedOp>,
+    ) -> Placement<LayerName> {
+        let context = point.scope.and_then(|s| self.tree.context(s).copied());
+        let traits = context.map(|c| self.tree.traits_of(&c)).unwrap_or_default();
+        let (direction, recomputed) = self.direction(context.as_ref(), traits, op, point);
+        let node = context.and_then(|c| c.node.filter(|_| !traits.flags.recomputed));
         let forward = node.and_then(|n| self.forwards.of(n));
         let inherited = forward.map(|f| {
             let range = self.tree.range(f).map(|(_, range, _)| range);
             LaunchPoint {
                 scope: Some(f),
-                thread: range.map_or(spot.thread, |r| r.thread),
-                time: range.map_or(spot.time, |r| r.span.start),
+                thread: range.map_or(point.thread, |r| r.thread),
+                time: range.map_or(point.time, |r| r.span.start),
             }
         });
         let (layer, line) = match inherited.map(|i| self.layer_name(i)) {
             Some((Some(name), line)) => (Some(name), line),
-            _ => self.layer_name(spot),
+            _ => self.layer_name(point),
         };
         Placement {
             layer,
@@ -228,14 +232,14 @@ impl<'p> ScopeQuery<'_, 'p> {
         }
     }
 
-    /// The best layer name for a spot, and its source line.
-    fn layer_name(&self, spot: LaunchPoint) -> (Option<LayerName>, Option<StrId>) {
-        let names = spot
+    /// The best layer name for a point, and its source line.
+    fn layer_name(&self, point: LaunchPoint) -> (Option<LayerName>, Option<StrId>) {
+        let names = point
             .scope
             .and_then(|s| self.tree.context(s))
-            .map(|c| self.tree.place(c).names)
+            .map(|c| self.tree.traits_of(c).names)
             .unwrap_or_default();
-        let bracket = self.brackets.at(spot.thread, spot.time);
+        let bracket = self.brackets.at(point.thread, point.time);
         let name = [
             (LayerSource::LayerRange, names.layer),
             (LayerSource::Fsdp, bracket.and_then(|b| b.module)),
@@ -281,11 +285,11 @@ impl<'p> ScopeQuery<'_, 'p> {
     fn direction(
         &self,
         context: Option<&ScopeContext>,
-        place: ScopeTraits,
+        traits: ScopeTraits,
         op: Option<&NamedOp>,
-        spot: LaunchPoint,
+        point: LaunchPoint,
     ) -> (Direction, bool) {
-        let flags = place.flags;
+        let flags = traits.flags;
         let in_node = context.is_some_and(|c| c.node.is_some());
         let named_update = op.is_some_and(|o| o.update) && !in_node;
         if let Some((context, update)) = context.and_then(|c| Some((c, c.update?))) {
@@ -310,10 +314,10 @@ impl<'p> ScopeQuery<'_, 'p> {
         if context.is_some_and(|c| self.is_recorded(c)) {
             return (Direction::Fprop, false);
         }
-        if let Some(phase) = place.phase {
+        if let Some(phase) = traits.phase {
             return (phase, false);
         }
-        if let Some(open) = self.brackets.at(spot.thread, spot.time) {
+        if let Some(open) = self.brackets.at(point.thread, point.time) {
             let direction = match open.phase {
                 FsdpPhase::Forward => Direction::Fprop,
                 FsdpPhase::BackwardCall => Direction::Bprop,
@@ -321,7 +325,7 @@ impl<'p> ScopeQuery<'_, 'p> {
             return (direction, false);
         }
         // Between its nodes, an autograd engine thread sums gradients.
-        if self.engine_thread.get(spot.thread.idx()) == Some(&true) {
+        if self.engine_thread.get(point.thread.idx()) == Some(&true) {
             return (Direction::Bprop, false);
         }
         if flags.called || context.is_some_and(|c| c.seq.is_some()) {
@@ -346,14 +350,14 @@ pub(crate) fn forwards(
     profile: &Profile,
     texts: &RangeInfos,
     tree: &mut ScopeTree<'_>,
-    sweep: &mut ScopeBuilder<'_>,
+    builder: &mut ScopeBuilder<'_>,
 ) -> ForwardRanges {
-    let chosen = chosen(profile, texts, tree, sweep);
+    let chosen = chosen(profile, texts, tree, builder);
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
-    tree.add(&sweep.add_ranges(&ranges));
+    tree.add(&builder.add_ranges(&ranges));
     let scopes = chosen
         .into_iter()
-        .filter_map(|(node, range)| Some((node, sweep.scope_of(range)?)));
+        .filter_map(|(node, range)| Some((node, builder.scope_of(range)?)));
     ForwardRanges {
         of_node: scopes.collect(),
         node_starts: node_starts(profile, texts, tree),
@@ -395,14 +399,14 @@ fn chosen(
     profile: &Profile,
     texts: &RangeInfos,
     tree: &ScopeTree<'_>,
-    sweep: &ScopeBuilder<'_>,
+    builder: &ScopeBuilder<'_>,
 ) -> Vec<(ScopeId, RangeId)> {
     let nodes = numbered_nodes(profile, tree);
     if nodes.is_empty() {
         return Vec::new();
     }
     let wanted: FxHashSet<(ProcessId, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
-    let mut origins = origins(profile, texts, sweep, &wanted);
+    let mut origins = origins(profile, texts, builder, &wanted);
     origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
     (nodes.par_iter())
         .filter_map(|n| Some((n.scope, origin_of(n, &origins)?)))
@@ -473,7 +477,7 @@ fn numbered_nodes(profile: &Profile, tree: &ScopeTree<'_>) -> Vec<AutogradNode> 
                 seq: tree.node_seq(scope)?,
                 start: range.span.start,
                 stem: meaning.named.as_ref().map(|n| n.stem),
-                reentrant: tree.place(context).flags.reentrant,
+                reentrant: tree.traits_of(context).flags.reentrant,
             })
         })
         .collect()
@@ -482,7 +486,7 @@ fn numbered_nodes(profile: &Profile, tree: &ScopeTree<'_>) -> Vec<AutogradNode> 
 fn origins(
     profile: &Profile,
     texts: &RangeInfos,
-    sweep: &ScopeBuilder<'_>,
+    builder: &ScopeBuilder<'_>,
     wanted: &FxHashSet<(ProcessId, u64)>,
 ) -> Vec<ForwardCandidate> {
     (profile.ranges.par_iter())
@@ -504,7 +508,7 @@ fn origins(
                 start: range.span.start,
                 range: RangeId::new(id),
                 stem: Some(named.stem),
-                recomputed: sweep.is_recomputed(RangeId::new(id)),
+                recomputed: builder.is_recomputed(RangeId::new(id)),
             })
         })
         .collect()

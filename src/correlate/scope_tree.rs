@@ -31,7 +31,7 @@ pub(crate) struct ScopeContext {
     /// The innermost optimizer range, if no autograd node and no module's call is inside it: an optimizer's
     /// step may run forward and backward (`step(closure)`, PyTorch Lightning).
     pub update: Option<ScopeId>,
-    pub place: ScopeTraitsId,
+    pub traits: ScopeTraitsId,
 }
 
 /// The scope tree under construction.
@@ -43,7 +43,7 @@ pub(crate) struct ScopeTree<'a> {
     pub labels: &'a mut Strings,
     pub scopes: Vec<Scope>,
     pub contexts: Vec<ScopeContext>,
-    pub places: ScopeTraitsTable,
+    pub traits: ScopeTraitsTable,
     /// Per process: first and last launch outside declared warm-up.
     launch_extent: Vec<(i64, i64)>,
     /// Per process: first and last capture of a kernel into a CUDA graph.
@@ -62,8 +62,8 @@ impl<'a> ScopeTree<'a> {
         labels: &'a mut Strings,
         launches: &[Option<CallId>],
     ) -> (ScopeTree<'a>, ScopeBuilder<'a>) {
-        let mut places = ScopeTraitsTable::default();
-        places.intern(ScopeTraits::default());
+        let mut traits = ScopeTraitsTable::default();
+        traits.intern(ScopeTraits::default());
         let mut tree = ScopeTree {
             profile,
             texts,
@@ -72,17 +72,17 @@ impl<'a> ScopeTree<'a> {
             // No page of them is touched before it is needed, and nothing is moved as they grow.
             scopes: Vec::with_capacity(profile.ranges.len()),
             contexts: Vec::with_capacity(profile.ranges.len()),
-            places,
+            traits,
             launch_extent: launch_extent(profile, launches, steps),
             capture_extent: capture_extent(profile),
             inner_seqs: FxHashMap::default(),
         };
-        let mut sweep = ScopeBuilder::new(profile, texts, launches);
-        let mut found = sweep.next();
+        let mut builder = ScopeBuilder::new(profile, texts, launches);
+        let mut found = builder.next();
         while let Some(batch) = found {
-            (found, ()) = rayon::join(|| sweep.next(), || tree.add(&batch));
+            (found, ()) = rayon::join(|| builder.next(), || tree.add(&batch));
         }
-        (tree, sweep)
+        (tree, builder)
     }
 
     /// Adds the next scopes found.
@@ -130,21 +130,21 @@ impl<'a> ScopeTree<'a> {
     }
 
     /// The properties inherited from the scopes around it.
-    pub(crate) fn place(&self, context: &ScopeContext) -> ScopeTraits {
-        self.places.get(context.place)
+    pub(crate) fn traits_of(&self, context: &ScopeContext) -> ScopeTraits {
+        self.traits.get(context.traits)
     }
 
     fn context_of(&mut self, range: &HostRange, scope: ScopeId, nested: &NewScope) -> ScopeContext {
         let parent = nested.parent;
         let above = parent.and_then(|p| self.contexts.get(p.idx()).copied());
         let mut context = above.unwrap_or_default();
-        let inherited = self.places.get(context.place);
-        let mut place = inherited;
+        let inherited = self.traits.get(context.traits);
+        let mut traits = inherited;
         let meaning = self.texts.of(range);
         if range.seq.is_some() {
             context.seq = Some(scope);
         }
-        place.flags.recomputed = nested.recomputed;
+        traits.flags.recomputed = nested.recomputed;
         match nested.role {
             RangeRole::Op => {
                 if meaning.named.as_ref().is_some_and(|n| n.known) {
@@ -170,11 +170,11 @@ impl<'a> ScopeTree<'a> {
                         ..
                     }
                 );
-                place.flags.called |= marker && !nested.in_node;
+                traits.flags.called |= marker && !nested.in_node;
             }
             RangeRole::Autograd => {
                 if self.enters_node(range, parent, above) {
-                    place.flags.reentrant = context.node.is_some();
+                    traits.flags.reentrant = context.node.is_some();
                     context.node = Some(scope);
                 }
                 // Operators around a node do not describe the computation of the node.
@@ -182,36 +182,36 @@ impl<'a> ScopeTree<'a> {
                 context.with_args = None;
                 context.recorded = None;
                 context.update = None;
-                place.flags.called = false;
-                place.flags.update_frame = false;
+                traits.flags.called = false;
+                traits.flags.update_frame = false;
             }
             RangeRole::User => {
                 if matches!(meaning.what, RangeClass::Optimizer) {
                     context.update = Some(scope);
                 }
                 if let RangeClass::Other { phase: Some(phase) } = meaning.what {
-                    place.phase = Some(phase);
+                    traits.phase = Some(phase);
                 }
             }
             RangeRole::Other => match meaning.what {
                 RangeClass::Module(_) | RangeClass::ModuleCall(_) => {
                     context.update = None;
-                    place.flags.update_frame = false;
-                    place.flags.called |= !nested.in_node;
+                    traits.flags.update_frame = false;
+                    traits.flags.called |= !nested.in_node;
                 }
                 RangeClass::PyprofTrace { line, update, .. }
                 | RangeClass::PythonFrame { line, update } => {
                     let user = line.is_some();
-                    place.flags.update_frame = update || (!user && place.flags.update_frame);
+                    traits.flags.update_frame = update || (!user && traits.flags.update_frame);
                 }
                 // Functions of PyTorch, which nsys traces.
-                RangeClass::Other { phase: Some(phase) } => place.phase = Some(phase),
+                RangeClass::Other { phase: Some(phase) } => traits.phase = Some(phase),
                 _ => {}
             },
         }
-        self.name_place(&mut place, range, meaning, nested.role, parent);
-        if place != inherited {
-            context.place = self.places.intern(place);
+        self.name_traits(&mut traits, range, meaning, nested.role, parent);
+        if traits != inherited {
+            context.traits = self.traits.intern(traits);
         }
         context
     }
@@ -245,9 +245,9 @@ impl<'a> ScopeTree<'a> {
     }
 
     /// Adds the layer names that a range contributes.
-    fn name_place(
+    fn name_traits(
         &mut self,
-        place: &mut ScopeTraits,
+        traits: &mut ScopeTraits,
         range: &HostRange,
         meaning: &RangeInfo,
         role: RangeRole,
@@ -255,33 +255,33 @@ impl<'a> ScopeTree<'a> {
     ) {
         match &meaning.what {
             RangeClass::Layer(name) | RangeClass::ModuleCall(name) => {
-                place.names.layer = Some(*name);
+                traits.names.layer = Some(*name);
             }
             RangeClass::Module(name) => {
                 let path = self
-                    .places
-                    .module_path(place.names.module, *name, self.labels);
-                place.names.module = Some(path);
+                    .traits
+                    .module_path(traits.names.module, *name, self.labels);
+                traits.names.module = Some(path);
             }
             RangeClass::PyprofTrace { line, module, .. } => {
-                place.names.line = line.or(place.names.line);
-                place.names.module = module.or(place.names.module);
+                traits.names.line = line.or(traits.names.line);
+                traits.names.module = module.or(traits.names.module);
             }
-            RangeClass::PythonFrame { line, .. } => place.names.line = line.or(place.names.line),
+            RangeClass::PythonFrame { line, .. } => traits.names.line = line.or(traits.names.line),
             // A getter's marker is left open when the getter raises, and its trace with it: both
             // say nothing about what runs later.
             RangeClass::PyprofMarker {
                 attribute: true, ..
-            } => place.names = self.names_outside_trace(parent),
+            } => traits.names = self.names_outside_trace(parent),
             // The name of a whole pass does not identify a layer.
             RangeClass::Other { phase: Some(_) } => {}
             _ if role == RangeRole::User && !self.is_whole_capture(range) => {
-                place.names.user = meaning.label.or(place.names.user);
+                traits.names.user = meaning.label.or(traits.names.user);
             }
             _ if role == RangeRole::Op => {
                 let said = self.arguments.of(range.args);
-                place.names.line = said.line.or(place.names.line);
-                place.names.module = said.module.or(place.names.module);
+                traits.names.line = said.line.or(traits.names.line);
+                traits.names.module = said.module.or(traits.names.module);
             }
             _ => {}
         }
@@ -299,7 +299,7 @@ impl<'a> ScopeTree<'a> {
         };
         outside
             .and_then(|o| self.contexts.get(o.idx()))
-            .map_or_else(ScopeNames::default, |c| self.places.get(c.place).names)
+            .map_or_else(ScopeNames::default, |c| self.traits.get(c.traits).names)
     }
 
     /// A range around every launch of its process, or around every capture, does not identify a layer.

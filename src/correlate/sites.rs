@@ -53,7 +53,7 @@ pub(crate) struct SiteInputs<'a> {
     /// Per call: innermost user source line.
     pub lines: &'a [Option<StrId>],
     /// Per kernel: its context, for kernels without an operator.
-    pub settings: &'a FxHashMap<KernelId, Placement<LayerId>>,
+    pub placements: &'a FxHashMap<KernelId, Placement<LayerId>>,
     /// The messages recorded on kernel events.
     pub messages: &'a FxHashMap<KernelId, ArgsId>,
     /// What kernels of graph replays do.
@@ -61,25 +61,25 @@ pub(crate) struct SiteInputs<'a> {
 }
 
 /// The sites of all kernels inside the window, largest first, and the site of each kernel.
-pub(crate) fn group(members: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec<Option<SiteId>>) {
+pub(crate) fn group(inputs: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec<Option<SiteId>>) {
     let mut of_kernel: Vec<Option<SiteId>> = vec![None; links.len()];
     let mut sites: Vec<Site> = Vec::new();
     let mut by_key: FxHashMap<SiteKey, SiteId> = FxHashMap::default();
-    let mut site_of_call: Vec<Option<SiteId>> = vec![None; members.calls.len()];
-    let mut kernels_of_call: Vec<u32> = vec![0; members.calls.len()];
+    let mut site_of_call: Vec<Option<SiteId>> = vec![None; inputs.calls.len()];
+    let mut kernels_of_call: Vec<u32> = vec![0; inputs.calls.len()];
     let mut rows = KernelRows::default();
-    let partners = members.partners();
+    let partners = inputs.partners();
     let mut messages: Vec<SiteMessages> = Vec::new();
-    let inside = members.inside.iter().copied();
+    let inside = inputs.inside.iter().copied();
     let kernels = (0..).map(KernelId).zip(links).zip(&mut of_kernel);
     for (((kernel, link), found), _) in kernels.zip(inside).filter(|(_, inside)| *inside) {
         let call = link.op.map(super::model::OpCallId::idx);
         let known = call.and_then(|c| site_of_call.get(c).copied().flatten());
         let site = known.or_else(|| {
             let partner = call.and_then(|c| partners.get(c).copied().flatten());
-            let key = members.key(kernel, link, partner)?;
+            let key = inputs.key(kernel, link, partner)?;
             let site = *by_key.entry(key).or_insert_with(|| {
-                sites.push(members.new_site(kernel, link));
+                sites.push(inputs.new_site(kernel, link));
                 messages.push(SiteMessages::default());
                 SiteId::new(sites.len() - 1)
             });
@@ -99,16 +99,16 @@ pub(crate) fn group(members: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec
                 *count - 1
             });
         if let Some((id, site)) = site.and_then(|s| Some((s, sites.get_mut(s.idx())?))) {
-            members.add_kernel(site, id, kernel, order, &mut rows);
+            inputs.add_kernel(site, id, kernel, order, &mut rows);
             if let Some(messages) = messages.get_mut(id.idx()) {
-                messages.add(members, members.message(kernel, link));
+                messages.add(inputs, inputs.message(kernel, link));
             }
         }
     }
     for (site, messages) in sites.iter_mut().zip(messages) {
         site.message = messages.of_each_call(site.calls);
     }
-    largest_first(members.profile, &mut sites, &mut of_kernel);
+    largest_first(inputs.profile, &mut sites, &mut of_kernel);
     (sites, of_kernel)
 }
 
@@ -121,9 +121,9 @@ struct SiteMessages {
 }
 
 impl SiteMessages {
-    fn add(&mut self, members: &SiteInputs<'_>, message: Option<ArgsId>) {
+    fn add(&mut self, inputs: &SiteInputs<'_>, message: Option<ArgsId>) {
         let Some(message) = message else { return };
-        let class = |id| members.arguments.class(Some(id));
+        let class = |id| inputs.arguments.class(Some(id));
         let first = *self.first.get_or_insert(message);
         self.differ |= class(first) != class(message);
         self.count = self.count.saturating_add(1);
@@ -140,7 +140,7 @@ impl SiteInputs<'_> {
     pub(crate) fn layer(&self, kernel: KernelId, link: &Link) -> Option<LayerId> {
         match link.op {
             Some(call) => self.calls.get(call.idx())?.layer,
-            None => self.settings.get(&kernel)?.layer,
+            None => self.placements.get(&kernel)?.layer,
         }
     }
 
@@ -194,11 +194,11 @@ impl SiteInputs<'_> {
             let call = self.calls.get(id.idx())?;
             return Some(self.call_key(call, partner, message));
         }
-        let setting = self.settings.get(&kernel);
+        let placement = self.placements.get(&kernel);
         let row = self.profile.kernels.get(kernel.idx())?;
         Some(SiteKey::Kernel {
-            layer: setting.and_then(|s| s.layer),
-            direction: setting.map_or(Direction::Unknown, |s| s.direction),
+            layer: placement.and_then(|s| s.layer),
+            direction: placement.map_or(Direction::Unknown, |s| s.direction),
             missing: link.missing?,
             name: row.name,
             config: row.config,
@@ -215,10 +215,10 @@ impl SiteInputs<'_> {
     fn new_site(&self, kernel: KernelId, link: &Link) -> Site {
         let replayed = self.replayed(kernel).filter(|_| link.op.is_none());
         let call = link.op.and_then(|id| self.calls.get(id.idx()));
-        let setting = self.settings.get(&kernel);
+        let placement = self.placements.get(&kernel);
         let line = match link.op {
             Some(id) => self.lines.get(id.idx()).copied().flatten(),
-            None => setting.and_then(|s| s.line),
+            None => placement.and_then(|s| s.line),
         };
         Site {
             op: call
@@ -229,10 +229,10 @@ impl SiteInputs<'_> {
             message: None,
             direction: call
                 .map(|c| c.direction)
-                .or(setting.map(|s| s.direction))
+                .or(placement.map(|s| s.direction))
                 .unwrap_or(Direction::Unknown),
-            recomputed: call.map_or(setting.is_some_and(|s| s.recomputed), |c| c.recomputed),
-            layer: call.map_or(setting.and_then(|s| s.layer), |c| c.layer),
+            recomputed: call.map_or(placement.is_some_and(|s| s.recomputed), |c| c.recomputed),
+            layer: call.map_or(placement.and_then(|s| s.layer), |c| c.layer),
             missing: link.missing.filter(|_| replayed.is_none()),
             replayed: replayed.map(|(row, _)| row),
             calls: 0,

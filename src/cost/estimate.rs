@@ -203,7 +203,7 @@ fn site_cost(
 /// Bytes that one call of replayed work reads at least.
 fn least_bytes(run: &Run, site: &Site) -> Option<u64> {
     let names = run.replay_names.as_ref()?;
-    let work = names.works.get(site.replayed? as usize)?;
+    let work = names.work.get(site.replayed? as usize)?;
     let cached = || work.bytes_per_key?.checked_mul(run.batch?.keys()?);
     work.weight_bytes.or_else(cached)
 }

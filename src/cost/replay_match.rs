@@ -135,7 +135,7 @@ pub(crate) fn match_replays(
     let likeness = kinds.likeness();
     let mut names = ReplayNames {
         file: file.to_owned(),
-        works: works.works,
+        work: works.works,
         ..ReplayNames::default()
     };
     let mut aligned: FxHashMap<Vec<u16>, Vec<Option<usize>>> = FxHashMap::default();

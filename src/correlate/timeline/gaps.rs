@@ -206,19 +206,19 @@ impl<'a> HostActivity<'a> {
     /// `launched` is when the analyzed kernels were launched.
     pub(super) fn of(
         profile: &'a Profile,
-        hints: &TimelineInputs<'a>,
+        inputs: &TimelineInputs<'a>,
         launched: Option<Span>,
     ) -> HostActivity<'a> {
         let calls = calls_behind(profile);
-        let slow = slow_launches(profile, hints.launches);
+        let slow = slow_launches(profile, inputs.launches);
         let mut kinds: [Collected; 7] = Default::default();
-        let once = allocates_once(profile, hints, launched);
+        let once = allocates_once(profile, inputs, launched);
         collect_calls(profile, &calls, &slow, once, &mut kinds);
         let [loading, compiling, syncs, _, _, modules, _] = &mut kinds;
         for (ranges, rows) in [
-            (hints.data_loading, loading),
-            (hints.compiling, compiling),
-            (hints.first_calls, modules),
+            (inputs.data_loading, loading),
+            (inputs.compiling, compiling),
+            (inputs.first_calls, modules),
         ] {
             for range in ranges.iter().filter_map(|r| profile.ranges.get(r.idx())) {
                 let rows = rows.entry(range.thread).or_default();
@@ -231,11 +231,11 @@ impl<'a> HostActivity<'a> {
             let own = of_process.entry(thread.process).or_default();
             own.push(ThreadId::new(at));
         }
-        let launches = hints.launches.iter().flatten();
+        let launches = inputs.launches.iter().flatten();
         let launches = launches.filter_map(|id| profile.calls.get(id.idx()));
         HostActivity {
             profile,
-            launches: hints.launches,
+            launches: inputs.launches,
             threads: threads(profile, kinds),
             of_process,
             launching: launches.map(|call| call.thread).collect(),
@@ -606,13 +606,13 @@ fn is_device_memory(profile: &Profile, call: &ApiCall) -> bool {
 
 /// Whether long allocations happen too rarely to belong to each step. `launched` is when the analyzed
 /// kernels were launched.
-fn allocates_once(profile: &Profile, hints: &TimelineInputs<'_>, launched: Option<Span>) -> bool {
+fn allocates_once(profile: &Profile, inputs: &TimelineInputs<'_>, launched: Option<Span>) -> bool {
     let long = profile.calls.iter().filter(|call| {
         call.span.ns() >= LAZY_LOAD_NS
             && launched.is_some_and(|launched| launched.contains(call.span.start))
             && is_device_memory(profile, call)
     });
-    let few = match hints.step_count {
+    let few = match inputs.step_count {
         0 | 1 => FEW_ALLOCATIONS,
         steps => steps,
     };

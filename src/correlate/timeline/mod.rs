@@ -43,11 +43,11 @@ pub(crate) struct DeviceTimes {
 /// Computes window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
 pub(crate) fn times(
     profile: &Profile,
-    hints: &TimelineInputs<'_>,
+    inputs: &TimelineInputs<'_>,
     is_communication: &dyn Fn(&str) -> bool,
 ) -> DeviceTimes {
-    let (inside, earlier) = inside(profile, hints);
-    let launched = launch_times(profile, hints.launches).zip(&inside);
+    let (inside, earlier) = inside(profile, inputs);
+    let launched = launch_times(profile, inputs.launches).zip(&inside);
     let launched = launched
         .filter(|(_, inside)| **inside)
         .map(|(time, _)| Span {
@@ -55,14 +55,15 @@ pub(crate) fn times(
             end: time,
         });
     let launched = launched.reduce(Span::around);
-    let host = gaps::HostActivity::of(profile, hints, launched);
-    let counted = |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, hints, &host, &earlier);
+    let host = gaps::HostActivity::of(profile, inputs, launched);
+    let counted =
+        |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, inputs, &host, &earlier);
     let copies = profile.copies.iter();
     let sets = profile.sets.iter();
     let mut window = Window {
         copies: counted(&mut copies.map(|c| (c.process, c.device, c.correlation, c.span))),
         sets: counted(&mut sets.map(|s| (s.process, s.device, s.correlation, s.span))),
-        excluded: hints.excluded.to_vec(),
+        excluded: inputs.excluded.to_vec(),
         ..Window::default()
     };
     let graphs = profile.graphs.iter();
@@ -71,8 +72,8 @@ pub(crate) fn times(
         inside.get(kernel).copied().unwrap_or_default()
     });
     let begins = WindowStart {
-        steps: hints.steps,
-        stepped: stepped(profile, hints.steps, &work),
+        steps: inputs.steps,
+        stepped: stepped(profile, inputs.steps, &work),
         work,
         earlier_until: earlier.iter().map(|work| work.until).collect(),
     };
@@ -81,9 +82,9 @@ pub(crate) fn times(
     let stepped: Vec<bool> = stepped
         .map(|device| begins.steps_on(device).is_some())
         .collect();
-    let launched = launch_times(profile, hints.launches);
+    let launched = launch_times(profile, inputs.launches);
     let last = window_end::last_work(profile, launched, &stepped, (&inside, &graphs));
-    let after = window_end::leave_out_what_follows(profile, hints, &host, (last, &mut window));
+    let after = window_end::leave_out_what_follows(profile, inputs, &host, (last, &mut window));
     let mut times = DeviceTimes {
         timeline: Timeline::default(),
         window,
@@ -98,7 +99,7 @@ pub(crate) fn times(
         sets: &times.window.sets,
         graphs: &graphs,
     };
-    let work = work.by_device(hints, &begins, is_communication);
+    let work = work.by_device(inputs, &begins, is_communication);
     let mut loading: Vec<Gap> = Vec::new();
     for (index, items) in work.into_iter().enumerate() {
         let device = DeviceId::new(index);
@@ -117,7 +118,7 @@ pub(crate) fn times(
         }
     }
     let mut setup = set_up(profile, &begins, times.window.span);
-    setup.excluded = excluded_work(profile, hints, &times.inside);
+    setup.excluded = excluded_work(profile, inputs, &times.inside);
     setup.copies_after = after;
     let idle = |cause: GapCause| {
         let gaps = loading.iter().filter(|gap| gap.cause == cause);
@@ -150,19 +151,19 @@ pub(crate) fn launch_times<'a>(
 
 /// Per kernel: whether it was launched in time that is analyzed. Exclusions that cover everything are
 /// ignored, because nothing would be left to analyze. Also the work from before the capture.
-fn inside(profile: &Profile, hints: &TimelineInputs<'_>) -> (Vec<bool>, Vec<EarlierWork>) {
+fn inside(profile: &Profile, inputs: &TimelineInputs<'_>) -> (Vec<bool>, Vec<EarlierWork>) {
     let devices = || vec![EarlierWork::default(); profile.devices.len()];
-    if hints.excluded.is_empty() {
+    if inputs.excluded.is_empty() {
         return (vec![true; profile.kernels.len()], devices());
     }
-    let excluded = excluded_intervals(hints);
-    let launched = launch_times(profile, hints.launches);
+    let excluded = excluded_intervals(inputs);
+    let launched = launch_times(profile, inputs.launches);
     let mut inside: Vec<bool> = launched.map(|at| !excluded.contains(at)).collect();
     if profile.graphs.is_empty() && !inside.contains(&true) {
         return (vec![true; inside.len()], devices());
     }
-    let mut earlier = steps_begin(profile, hints, &inside);
-    let kernels = profile.kernels.iter().zip(hints.launches);
+    let mut earlier = steps_begin(profile, inputs, &inside);
+    let kernels = profile.kernels.iter().zip(inputs.launches);
     for ((kernel, launch), inside) in kernels.zip(&mut inside) {
         let Some(earlier) = earlier.get_mut(kernel.device.idx()) else {
             continue;
@@ -203,13 +204,17 @@ impl EarlierWork {
 const LAUNCHES_KNOWN: f64 = 0.95;
 
 /// Per device: when the kernels begin that were launched in analyzed steps.
-fn steps_begin(profile: &Profile, hints: &TimelineInputs<'_>, inside: &[bool]) -> Vec<EarlierWork> {
+fn steps_begin(
+    profile: &Profile,
+    inputs: &TimelineInputs<'_>,
+    inside: &[bool],
+) -> Vec<EarlierWork> {
     let mut earlier = vec![EarlierWork::default(); profile.devices.len()];
-    if hints.steps.is_empty() {
+    if inputs.steps.is_empty() {
         return earlier;
     }
     let analysed = || {
-        let kernels = profile.kernels.iter().zip(hints.launches).zip(inside);
+        let kernels = profile.kernels.iter().zip(inputs.launches).zip(inside);
         kernels.filter(|(_, inside)| **inside).map(|(pair, _)| pair)
     };
     for (kernel, _) in analysed().filter(|(_, launch)| launch.is_some()) {
@@ -236,8 +241,8 @@ fn steps_begin(profile: &Profile, hints: &TimelineInputs<'_>, inside: &[bool]) -
     earlier
 }
 
-fn excluded_intervals(hints: &TimelineInputs<'_>) -> gaps::Intervals {
-    let spans = hints.excluded.iter().map(|e| (e.span, None));
+fn excluded_intervals(inputs: &TimelineInputs<'_>) -> gaps::Intervals {
+    let spans = inputs.excluded.iter().map(|e| (e.span, None));
     gaps::Intervals::merged(spans.collect())
 }
 
@@ -247,11 +252,11 @@ type OtherWork = (ProcessId, DeviceId, Option<SerialNumber>, Span);
 /// Per row: whether it was launched in time that is analyzed.
 fn counted(
     rows: &mut dyn Iterator<Item = OtherWork>,
-    hints: &TimelineInputs<'_>,
+    inputs: &TimelineInputs<'_>,
     host: &gaps::HostActivity<'_>,
     earlier: &[EarlierWork],
 ) -> Vec<bool> {
-    let excluded = excluded_intervals(hints);
+    let excluded = excluded_intervals(inputs);
     rows.map(|(process, device, correlation, span)| {
         let call = host.call(process, correlation);
         let begin = earlier.get(device.idx()).and_then(EarlierWork::first);
@@ -265,19 +270,19 @@ fn counted(
 /// Kernels that are not analyzed, by reason. One that several reasons exclude has the first.
 fn excluded_work(
     profile: &Profile,
-    hints: &TimelineInputs<'_>,
+    inputs: &TimelineInputs<'_>,
     inside: &[bool],
 ) -> Vec<ExcludedWork> {
     let mut work: BTreeMap<Exclusion, ExcludedWork> = BTreeMap::new();
-    if hints.excluded.is_empty() {
+    if inputs.excluded.is_empty() {
         return Vec::new();
     }
-    let launched = launch_times(profile, hints.launches);
+    let launched = launch_times(profile, inputs.launches);
     for ((kernel, at), inside) in profile.kernels.iter().zip(launched).zip(inside) {
         if *inside {
             continue;
         }
-        let reasons = hints.excluded.iter().filter(|e| e.span.contains(at));
+        let reasons = inputs.excluded.iter().filter(|e| e.span.contains(at));
         // What no reason covers belongs to steps before the capture.
         let why = reasons.map(|e| e.why).min();
         let why = why.unwrap_or(Exclusion::OutsideSteps);
@@ -484,7 +489,7 @@ impl WorkTables<'_> {
     /// [`WorkKind::Excluded`], and so is the host time in which it was launched.
     fn by_device(
         &self,
-        hints: &TimelineInputs<'_>,
+        inputs: &TimelineInputs<'_>,
         begins: &WindowStart<'_>,
         is_communication: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<WorkItem>> {
@@ -561,7 +566,7 @@ impl WorkTables<'_> {
             add(set.device, set.process, set.span, kind, row);
         }
         for items in &mut devices {
-            exclude_host_time(items, hints.excluded);
+            exclude_host_time(items, inputs.excluded);
         }
         devices
     }

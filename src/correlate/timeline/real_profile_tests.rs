@@ -18,7 +18,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
         .iter()
         .map(|k| calls.get(&(k.process, Some(k.correlation?))).copied())
         .collect();
-    let hints = TimelineInputs {
+    let inputs = TimelineInputs {
         launches: &launches,
         data_loading: &[],
         compiling: &[],
@@ -28,7 +28,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
         step_count: 0,
         user_ranges: &[],
     };
-    let times = times(&profile, &hints, &|name| name.starts_with("nccl"));
+    let times = times(&profile, &inputs, &|name| name.starts_with("nccl"));
     Some((profile, times))
 }
 

@@ -112,7 +112,7 @@ impl Bench {
     }
 
     fn times(&self) -> DeviceTimes {
-        let hints = TimelineInputs {
+        let inputs = TimelineInputs {
             launches: &self.launches,
             data_loading: &self.loading,
             compiling: &[],
@@ -122,7 +122,7 @@ impl Bench {
             step_count: 0,
             user_ranges: &self.user_ranges,
         };
-        times(&self.profile, &hints, &|name| name.starts_with("nccl"))
+        times(&self.profile, &inputs, &|name| name.starts_with("nccl"))
     }
 
     fn device(&self) -> DeviceTimeline {

@@ -11,7 +11,7 @@ use crate::profile::{DeviceId, Profile, Span};
 /// printed. Marks them as not counted; returns the number of copies.
 pub(super) fn leave_out_what_follows(
     profile: &Profile,
-    hints: &TimelineInputs<'_>,
+    inputs: &TimelineInputs<'_>,
     host: &HostActivity<'_>,
     (ends, window): (Vec<Option<LastWork>>, &mut Window),
 ) -> u64 {
@@ -32,7 +32,7 @@ pub(super) fn leave_out_what_follows(
         return 0;
     }
     // The ranges in which the last work of any device was launched.
-    let ranges = hints.user_ranges.iter();
+    let ranges = inputs.user_ranges.iter();
     let ranges = ranges.filter_map(|id| Some(profile.ranges.get(id.idx())?.span));
     let around = |span: &Span| {
         let mut launches = ends.iter().flatten();
