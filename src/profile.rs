@@ -36,6 +36,7 @@ pub use ids::{
 };
 pub use loader_config::LoaderConfig;
 pub use memory_event::MemoryEvent;
+pub(crate) use start_counts::SortedStarts;
 pub use start_counts::StartCounts;
 pub use switches::Switch;
 

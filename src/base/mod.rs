@@ -7,6 +7,7 @@ pub mod dtype;
 pub mod glob;
 pub(crate) mod jinja;
 pub mod schema;
+pub(crate) mod search;
 pub(crate) mod statistics;
 pub mod suggest;
 pub mod temporary;

@@ -1,7 +1,8 @@
 //! Finds first calls of operators that took far longer than all calls after them: they load code, start
 //! a library or search for an algorithm, which a program does once.
 
-use rustc_hash::FxHashMap;
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::OpNameId;
 use super::range_meaning::{RangeInfos, RangeRole};
@@ -15,6 +16,9 @@ const RATIO: i64 = 20;
 /// Number of later calls from which there is a median to compare with.
 const FEWEST: usize = 2;
 
+/// The lengths of the calls of each operator of each process.
+type Lengths = FxHashMap<(ProcessId, OpNameId), Vec<i64>>;
+
 /// The slow first calls of operators, in the order of the profile's ranges.
 pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<RangeId> {
     let operator = |range: &HostRange| {
@@ -24,10 +28,10 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
         (texts.role(range, meaning) == RangeRole::Op).then_some((process, op))
     };
     let mut slow: FxHashMap<(ProcessId, OpNameId), (RangeId, &HostRange)> = FxHashMap::default();
-    for (id, range) in (0..).map(RangeId).zip(&profile.ranges) {
-        if range.span.ns() < LONG_NS {
-            continue;
-        }
+    let rows = profile.ranges.par_iter().enumerate();
+    let long = rows.filter(|(_, range)| range.span.ns() >= LONG_NS);
+    for (at, range) in long.collect::<Vec<_>>() {
+        let id = RangeId::new(at);
         let Some(key) = operator(range) else {
             continue;
         };
@@ -39,19 +43,29 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
     if slow.is_empty() {
         return Vec::new();
     }
-    let mut others: FxHashMap<(ProcessId, OpNameId), Vec<i64>> = FxHashMap::default();
-    for (id, range) in (0..).map(RangeId).zip(&profile.ranges) {
-        let Some((key, first)) = operator(range).and_then(|key| Some((key, slow.get(&key)?)))
-        else {
-            continue;
-        };
-        if id != first.0 {
-            // After a call before it, it is no first call, whatever it took.
-            let later = range.span.start >= first.1.span.start;
-            let ns = if later { range.span.ns() } else { i64::MAX };
-            others.entry(key).or_default().push(ns);
+    let ops: FxHashSet<OpNameId> = slow.keys().map(|(_, op)| *op).collect();
+    let named = |range: &HostRange| texts.of(range).named.is_some_and(|n| ops.contains(&n.op));
+    let rows = profile.ranges.par_iter().enumerate();
+    let others =
+        rows.filter(|(_, range)| named(range))
+            .fold(Lengths::default, |mut others, (at, range)| {
+                let first = operator(range).and_then(|key| Some((key, slow.get(&key)?)));
+                if let Some((key, first)) = first
+                    && RangeId::new(at) != first.0
+                {
+                    // After a call before it, it is no first call, whatever it took.
+                    let later = range.span.start >= first.1.span.start;
+                    let ns = if later { range.span.ns() } else { i64::MAX };
+                    others.entry(key).or_default().push(ns);
+                }
+                others
+            });
+    let mut others = others.reduce(Lengths::default, |mut all, part| {
+        for (key, mut lengths) in part {
+            all.entry(key).or_default().append(&mut lengths);
         }
-    }
+        all
+    });
     let mut found: Vec<RangeId> = Vec::new();
     for (key, (id, first)) in slow {
         let mut others = others.remove(&key).unwrap_or_default();

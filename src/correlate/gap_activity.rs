@@ -202,6 +202,9 @@ fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<ThreadPauses> {
 }
 
 fn pause(profile: &Profile, device: &DeviceTimeline, gap: &Gap) -> Option<(ThreadId, Span)> {
+    if gap.span.ns() < HOST_BUSY_NS {
+        return None;
+    }
     let launch = gap.launch(profile);
     let until = match (launch, gap.cause) {
         (None, _) => gap.span.end,

@@ -1,6 +1,7 @@
 //! Idle time that counts for less than its length: nodes of CUDA graphs may not all be recorded, recording them makes
 //! launches slow, and before the first recorded work the GPU may have worked for earlier steps.
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::model::{DeviceTimeline, Gap, GapCause, Step, Timeline};
@@ -26,10 +27,15 @@ pub(super) fn limit_graphs(
     profile: &Profile,
     launches: &[Option<CallId>],
 ) -> GraphIdle {
+    let mut idle = GraphIdle::default();
+    let are_launched =
+        || (profile.calls.par_iter()).any(|call| call.class == ApiClass::GraphLaunch);
+    if !profile.kernels.par_iter().any(|kernel| kernel.in_graph) && !are_launched() {
+        return idle;
+    }
     let in_graph = |id: KernelId| profile.kernels.get(id.idx()).is_some_and(|k| k.in_graph);
     let is_graph = |id: CallId| launches_graph(profile, id);
     let running = graph_runs(profile, launches);
-    let mut idle = GraphIdle::default();
     for device in &mut timeline.devices {
         let running = running
             .get(device.device.idx())

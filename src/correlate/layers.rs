@@ -110,7 +110,7 @@ impl FsdpBrackets {
     pub(crate) fn read(profile: &Profile, texts: &RangeInfos) -> FsdpBrackets {
         let mut edges: Vec<Vec<BracketEdge>> = vec![Vec::new(); profile.threads.len()];
         let brackets = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::FsdpHook { .. });
-        for (_, range, meaning) in texts.ranges(profile, brackets) {
+        for (_, range, meaning) in texts.parts(profile, brackets) {
             let RangeClass::FsdpHook {
                 phase,
                 opens,

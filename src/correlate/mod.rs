@@ -193,9 +193,14 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
             // What no recording explains does not make the rest less reliable.
             idle_limits::limit_starts(&mut timeline, &profile, &launches, &steps.steps);
-            let host = HostTime::of(&profile, &timeline, &loads, classes);
-            let of_gpu = steps::on_the_gpu(steps.steps, &profile, &links);
-            let activities = gap_activity::activities(&profile, &timeline, &of_gpu);
+            let (host, (of_gpu, activities)) = rayon::join(
+                || HostTime::of(&profile, &timeline, &loads, classes),
+                || {
+                    let of_gpu = steps::on_the_gpu(steps.steps, &profile, &links);
+                    let activities = gap_activity::activities(&profile, &timeline, &of_gpu);
+                    (of_gpu, activities)
+                },
+            );
             (in_graphs, unreliable_idle, host, of_gpu, activities)
         },
         || {
@@ -274,10 +279,10 @@ struct MarkedRanges {
 impl MarkedRanges {
     fn read(profile: &Profile, texts: &RangeInfos) -> MarkedRanges {
         let ids = |such: fn(&RangeInfo) -> bool| -> Vec<RangeId> {
-            texts.ranges(profile, such).map(|(id, ..)| id).collect()
+            texts.parts(profile, such).map(|(id, ..)| id).collect()
         };
         let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
-        let of_user = texts.ranges(profile, other).filter(|(_, range, meaning)| {
+        let of_user = texts.parts(profile, other).filter(|(_, range, meaning)| {
             range.span.end < i64::MAX
                 && range.span.ns() > 0
                 && range.kind != RangeKind::Mark
@@ -302,7 +307,7 @@ fn launched(profile: &Profile, launches: &[Option<CallId>], inside: &[bool]) -> 
 /// The shortest range of the user around the launches of all analyzed kernels.
 fn window_range(profile: &Profile, texts: &RangeInfos, launched: Span) -> Option<String> {
     let other = |meaning: &RangeInfo| matches!(meaning.what, RangeClass::Other { .. });
-    let around = texts.ranges(profile, other).filter(|(_, range, meaning)| {
+    let around = texts.parts(profile, other).filter(|(_, range, meaning)| {
         range.span.start <= launched.start
             && range.span.end >= launched.end
             && texts.role(range, meaning) == RangeRole::User

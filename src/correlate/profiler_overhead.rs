@@ -1,11 +1,11 @@
 //! Detects recording overhead that slows the host, and bounds the idle time that it can explain.
 
-use std::borrow::Cow;
+use rayon::prelude::*;
 
 use super::args::Arguments;
 use super::model::{DeviceTimeline, GapCause, Timeline};
 use super::range_meaning::{RangeClass, RangeInfos};
-use crate::profile::{CallId, Profile, RangeKind, Span, StartCounts, ThreadId};
+use crate::profile::{CallId, Profile, RangeKind, SortedStarts, Span, StartCounts, ThreadId};
 
 /// Minimum length of a long kernel. Shorter kernels may end before their launch returns even without
 /// a wait.
@@ -98,26 +98,28 @@ impl HostOverhead {
             true => self.recorded(profile),
             false => Vec::new(),
         };
-        for device in &mut timeline.devices {
+        timeline.devices.par_iter_mut().for_each(|device| {
             // What recording cost between two launches delayed the second one as well, although the GPU
             // worked for a part of that time; what was more than the gap behind it made it earlier.
             let mut late = (device.span.start, 0.0);
+            let mut near = vec![0; recorded.len()];
             let mut gaps = std::mem::take(&mut device.gaps);
             for gap in &mut gaps {
                 let thread = (!recorded.is_empty()).then(|| device.awaited_thread(profile, gap));
-                let costs = |from: i64, each: fn(&Recorded<'_>) -> f64| {
+                let mut costs = |from: i64, each: fn(&Recorded) -> f64| {
                     let thread = thread.flatten()?;
                     let span = Span {
                         start: from,
                         end: gap.span.end,
                     };
-                    let costs = recorded.iter().map(|r| r.cost(each(r), thread, span));
+                    let costs = recorded.iter().zip(&mut near);
+                    let costs = costs.map(|(r, near)| r.cost(near, each(r), thread, span));
                     Some(costs.sum::<f64>())
                 };
-                let between_launches: fn(&Recorded<'_>) -> f64 = |r| r.between_launches_ns;
+                let between_launches: fn(&Recorded) -> f64 = |r| r.between_launches_ns;
                 let (from, carried, each) = match gap.cause {
                     GapCause::HostBusy => {
-                        let in_pause: fn(&Recorded<'_>) -> f64 = |r| r.in_pause_ns;
+                        let in_pause: fn(&Recorded) -> f64 = |r| r.in_pause_ns;
                         (gap.span.start, 0.0, in_pause)
                     }
                     // The host was late for a part of the wait, too.
@@ -142,60 +144,62 @@ impl HostOverhead {
                 gap.reliable_ns = gap.reliable_ns.clamp(0, gap.span.ns());
             }
             device.gaps = gaps;
-        }
+        });
     }
 
     /// What was recorded on the host, with its cost.
-    fn recorded(self, profile: &Profile) -> Vec<Recorded<'_>> {
+    fn recorded(self, profile: &Profile) -> Vec<Recorded> {
         let starts = |kind: RangeKind| {
             let mut counts = StartCounts::default();
             for range in profile.ranges.iter().filter(|r| r.kind == kind) {
                 counts.add(range.thread, range.span.start);
             }
-            Cow::Owned(counts)
+            counts
         };
         let ranges = || {
-            let pruned = Cow::Borrowed(&profile.pruned_starts);
-            vec![starts(RangeKind::PushPop), pruned]
+            let mut counts = starts(RangeKind::PushPop);
+            counts.add_all(&profile.pruned_starts);
+            counts
         };
-        let known = |ns: f64, starts| Recorded {
+        let known = |ns: f64, starts: StartCounts| Recorded {
             in_pause_ns: ns,
             between_launches_ns: ns,
-            starts,
+            starts: starts.sorted(),
         };
         // What else an operator costs is not known: of PyProf's markers the call stack and the arguments in
         // them, of releases before Python calls the stack. It is far less than a pause.
-        let unknown = |in_pause_ns: f64, starts| Recorded {
+        let unknown = |in_pause_ns: f64, starts: StartCounts| Recorded {
             in_pause_ns,
             between_launches_ns: f64::INFINITY,
-            starts,
+            starts: starts.sorted(),
         };
         match self {
             HostOverhead::PyprofMarkers => vec![unknown(RANGE_COST_NS, ranges())],
             HostOverhead::OperatorRanges => vec![known(RANGE_COST_NS, ranges())],
             HostOverhead::Stacks if has_python_calls(profile) => vec![
-                known(FRAME_COST_NS, vec![starts(RangeKind::Python)]),
-                known(OP_COST_NS, vec![starts(RangeKind::CpuOp)]),
+                known(FRAME_COST_NS, starts(RangeKind::Python)),
+                known(OP_COST_NS, starts(RangeKind::CpuOp)),
             ],
-            HostOverhead::Stacks => vec![unknown(0.0, vec![starts(RangeKind::CpuOp)])],
+            HostOverhead::Stacks => vec![unknown(0.0, starts(RangeKind::CpuOp))],
             HostOverhead::BlockingLaunches | HostOverhead::Thinned => Vec::new(),
         }
     }
 }
 
 /// Ranges of one cost, by when they started.
-struct Recorded<'a> {
+struct Recorded {
     /// Most that one can have added to a pause of the host, in ns ...
     in_pause_ns: f64,
     /// ... and to the time from one launch to the next.
     between_launches_ns: f64,
-    starts: Vec<Cow<'a, StartCounts>>,
+    starts: SortedStarts,
 }
 
-impl Recorded<'_> {
-    /// What those of a thread in a span can have cost, at so much each.
-    fn cost(&self, each_ns: f64, thread: ThreadId, span: Span) -> f64 {
-        let count: f64 = self.starts.iter().map(|s| s.within(thread, span)).sum();
+impl Recorded {
+    /// What those of a thread in a span can have cost, at so much each. `near` is that of
+    /// [`SortedStarts::within`].
+    fn cost(&self, near: &mut usize, each_ns: f64, thread: ThreadId, span: Span) -> f64 {
+        let count = self.starts.within(near, thread, span);
         // Nothing of unknown cost costs nothing.
         if count > 0.0 { count * each_ns } else { 0.0 }
     }

@@ -2,6 +2,7 @@
 //! searched for words such as `mod` anywhere in a text and mistook paths for operators.)
 
 use indexmap::IndexMap;
+use rayon::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::args::Arguments;
@@ -154,6 +155,9 @@ pub(crate) struct RangeInfos {
     nothing: RangeInfo,
     /// Whether the ranges of a domain are named by libraries.
     library_domains: FxHashMap<StrId, bool>,
+    /// The ranges that name a part of the program's work or of a framework's: neither operators nor
+    /// autograd nodes nor functions, of which there may be millions.
+    parts: Vec<RangeId>,
 }
 
 const UNREAD: u32 = u32::MAX;
@@ -179,6 +183,7 @@ impl RangeInfos {
             op_names: Vec::new(),
             nothing: plain(RangeClass::Framework),
             library_domains: FxHashMap::default(),
+            parts: Vec::new(),
         };
         for text in &said.texts {
             if let Some(slot) = texts.of_text.get_mut(text.idx()) {
@@ -189,7 +194,23 @@ impl RangeInfos {
         let library = |domain: &StrId| (*domain, is_library_domain(profile.text(*domain)));
         texts.library_domains = said.domains.iter().map(library).collect();
         texts.op_names = reader.ops.into_keys().collect();
+        let rows = profile.ranges.par_iter().enumerate();
+        let parts = rows.filter(|(_, range)| texts.is_part(range));
+        texts.parts = parts.map(|(at, _)| RangeId::new(at)).collect();
         texts
+    }
+
+    /// Whether a range names a part of the work, so that it is one of [`RangeInfos::parts`].
+    fn is_part(&self, range: &HostRange) -> bool {
+        let meaning = self.of(range);
+        match meaning.what {
+            RangeClass::FsdpHook { .. }
+            | RangeClass::Step { .. }
+            | RangeClass::Warmup
+            | RangeClass::Compiling => true,
+            RangeClass::Operator => false,
+            _ => self.role(range, meaning) == RangeRole::User,
+        }
     }
 
     /// The meaning of the text of a range.
@@ -205,20 +226,16 @@ impl RangeInfos {
         self.meanings.iter().any(such)
     }
 
-    /// The ranges with a meaning accepted by the predicate. If no text has one, the ranges, of which
-    /// there may be millions, are not searched.
-    pub(crate) fn ranges<'a>(
+    /// The ranges that name a part of the work, in the order of the profile, with a meaning accepted by the
+    /// predicate: hooks of FSDP, steps, warm-up, compilation, and those of [`RangeRole::User`].
+    pub(crate) fn parts<'a>(
         &'a self,
         profile: &'a Profile,
         such: impl Fn(&RangeInfo) -> bool + 'a,
     ) -> impl Iterator<Item = (RangeId, &'a HostRange, &'a RangeInfo)> {
-        let ranges = match self.any(&such) {
-            true => profile.ranges.as_slice(),
-            false => &[],
-        };
-        (0..)
-            .map(RangeId)
-            .zip(ranges)
+        let ranges = self.parts.iter();
+        let ranges = ranges.filter_map(|id| Some((*id, profile.ranges.get(id.idx())?)));
+        ranges
             .map(|(id, range)| (id, range, self.of(range)))
             .filter(move |(.., meaning)| such(meaning))
     }

@@ -453,13 +453,18 @@ fn records_gradients(profile: &Profile, texts: &RangeInfos) -> Vec<bool> {
             RangeClass::Operator | RangeClass::Other { .. }
         ) && meaning.named.as_ref().is_some_and(|n| n.gradient)
     };
-    for (_, range, _) in texts.ranges(profile, gradient) {
+    if !texts.any(gradient) {
+        return records;
+    }
+    for range in profile.ranges.iter().filter(|r| gradient(texts.of(r))) {
         if range.seq.is_some()
             && has_modern_seq(range)
             && let Some(process) = profile.process_of(range.thread)
             && let Some(flag) = records.get_mut(process.idx())
+            && !std::mem::replace(flag, true)
+            && records.iter().all(|records| *records)
         {
-            *flag = true;
+            break;
         }
     }
     records

@@ -180,7 +180,7 @@ impl CandidateRanges {
         };
         let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 4] = Default::default();
         let mut occurs: FxHashMap<(ThreadId, StrId), usize> = FxHashMap::default();
-        for (_, range, meaning) in texts.ranges(profile, user) {
+        for (_, range, meaning) in texts.parts(profile, user) {
             if texts.role(range, meaning) == RangeRole::User {
                 *occurs.entry((range.thread, range.text)).or_default() += 1;
             }
@@ -188,7 +188,7 @@ impl CandidateRanges {
         // Per thread: where the outermost open range of the user ends, and the outermost one that is repeated.
         let mut open: FxHashMap<ThreadId, [i64; 2]> = FxHashMap::default();
         let mut named: BTreeMap<ThreadId, (StrId, Vec<Span>)> = BTreeMap::new();
-        let ranges = texts.ranges(profile, user).filter(|(_, range, _)| {
+        let ranges = texts.parts(profile, user).filter(|(_, range, _)| {
             range.span.end < i64::MAX
                 && range.span.ns() > 0
                 && !matches!(range.kind, RangeKind::Mark | RangeKind::Python)

@@ -44,7 +44,7 @@ impl Steps {
         let mut numbered: Vec<Vec<NumberedRange>> = vec![Vec::new(); profile.processes.len()];
         let mut warmup = Vec::new();
         let speaks = |m: &RangeInfo| matches!(m.what, RangeClass::Step { .. } | RangeClass::Warmup);
-        let ranges = texts.ranges(profile, speaks);
+        let ranges = texts.parts(profile, speaks);
         for (_, range, meaning) in ranges.filter(|(_, r, _)| r.kind != RangeKind::Mark) {
             match meaning.what {
                 RangeClass::Step { family, number } => {

@@ -116,6 +116,7 @@ impl<'a> FactTable<'a> {
         let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
         let (mut parameters, mut program) = (None, ProgramSigns::default());
         let mut equal_calls = Vec::new();
+        let (mut totals, mut launch_ns) = (Totals::default(), Vec::new());
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
             jobs.spawn(|_| {
@@ -146,12 +147,15 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| program = ProgramSigns::of(costed));
             jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
+            jobs.spawn(|_| totals = totals_of(run));
+            jobs.spawn(|_| launch_ns = launch_ns_of(run));
         });
+        totals.paced_by_workers = gap::waits_for_workers_ns(&gaps) > PACED * totals.window_ns;
         let layers = layers(costed);
         let (paths, enclosing_ops) = looked.into_inner().unwrap_or_default();
         FactTable {
             costed,
-            totals: totals(run, gap::waits_for_workers_ns(&gaps)),
+            totals,
             sums,
             host,
             waits,
@@ -172,7 +176,7 @@ impl<'a> FactTable<'a> {
             layers,
             ranks,
             labels: labels(costed),
-            launch_ns: launch_ns(run),
+            launch_ns,
             site_weights,
         }
     }
@@ -667,7 +671,8 @@ fn excludes(families: &[Family], family: Family) -> bool {
 const PACED: f64 = 0.1;
 
 /// `workers_ns`: idle time in which the host waited for worker processes.
-fn totals(run: &Run, workers_ns: f64) -> Totals {
+/// The totals, without what is known of workers.
+fn totals_of(run: &Run) -> Totals {
     let devices = &run.timeline.devices;
     let sum = |field: fn(&crate::correlate::DeviceTimeline) -> i64| -> f64 {
         devices.iter().map(|d| field(d) as f64).sum()
@@ -682,7 +687,7 @@ fn totals(run: &Run, workers_ns: f64) -> Totals {
         idle_ns: window - busy,
         reliable_idle_ns: reliable_idle,
         late_launch_ns: late_gaps(run).map(|gap| gap.reliable_ns as f64).sum(),
-        paced_by_workers: workers_ns > PACED * window,
+        paced_by_workers: false,
         copy_ns: sum(|d| d.exposed_copy_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         step_weight: step_weight(devices),
@@ -697,7 +702,7 @@ fn late_gaps(run: &Run) -> impl Iterator<Item = &Gap> {
 
 /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns. One call launches a
 /// whole CUDA graph, however few kernels are in it.
-fn launch_ns(run: &Run) -> Vec<f64> {
+fn launch_ns_of(run: &Run) -> Vec<f64> {
     let mut times = vec![0.0; run.sites.len()];
     for gap in late_gaps(run) {
         let captured = |id: KernelId| {

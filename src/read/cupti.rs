@@ -235,9 +235,14 @@ pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
     let syncs = profile.syncs.iter();
     let mut kinds: CorrelationMap<SyncKind> =
         CorrelationMap::for_numbers(syncs.map(|s| (s.process, s.correlation)));
+    let named = profile.strings.iter();
+    let named: Vec<Option<SyncKind>> = named.map(|(_, name)| SyncKind::of_call(name)).collect();
     for call in &profile.calls {
-        if let Some(kind @ None) = kinds.slot_of_call(profile, call) {
-            *kind = SyncKind::of_call(profile.text(call.name));
+        let named = named.get(call.name.idx()).copied().flatten();
+        if named.is_some()
+            && let Some(kind @ None) = kinds.slot_of_call(profile, call)
+        {
+            *kind = named;
         }
     }
     for sync in &mut profile.syncs {

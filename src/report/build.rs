@@ -46,7 +46,7 @@ impl Report {
     pub fn new(facts: &FactTable<'_>, results: &RuleResults, options: &Options) -> Report {
         let costed = facts.costed;
         let profile = &costed.run.profile;
-        let summary = summary(costed);
+        let summary = summary(facts);
         // Only these look at every kernel, call and gap; the rest looks at sites.
         let ((timeline, ranks), (units, launching)) = rayon::join(
             || {
@@ -185,7 +185,8 @@ pub(super) fn cost_known<'a>(
         })
 }
 
-fn summary(costed: &Costed) -> Summary {
+fn summary(facts: &FactTable<'_>) -> Summary {
+    let costed = facts.costed;
     let run = &costed.run;
     let devices = &run.timeline.devices;
     let step = run.step_time();
@@ -227,7 +228,7 @@ fn summary(costed: &Costed) -> Summary {
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
         unexplained_idle_ns: run.unexplained_idle_ns,
         graph_launch_idle_ns: run.graph_launch_idle_ns,
-        step_weight: facts::step_weight(devices),
+        step_weight: facts.totals().step_weight,
         steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
             source: origin.source,
             text: label(&origin.text),

@@ -2,17 +2,17 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::Hash;
 
 use indexmap::IndexMap;
 use rayon::prelude::*;
+use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share, sum};
 use super::{Omitted, Summary};
-use crate::correlate::{
-    DeviceTimeline, Gap, GapCause, GapKey, PatternId, Run, SiteId, Step, readable_name,
-};
-use crate::profile::{DeviceId, Span, StrId};
+use crate::correlate::{DeviceTimeline, Gap, GapCause, GapKey, Run, SiteId, Step, readable_name};
+use crate::profile::{DeviceId, Kernel, Span, StrId};
 
 /// Number of equal parts of a device's window, for drawing.
 const BUCKETS: usize = 600;
@@ -266,17 +266,10 @@ fn lanes(run: &Run) -> Vec<LaneRow> {
         let layer = run.sites.get(site.idx())?.layer?;
         Some(run.layers.get(layer.idx())?.pattern)
     };
-    let mut streams: IndexMap<(DeviceId, u32, u32), Lane> = IndexMap::new();
-    let mut layers: IndexMap<PatternId, Lane> = IndexMap::new();
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        let Some(site) = link.site else { continue };
-        let stream = (kernel.device, kernel.context, kernel.stream);
-        let stream = streams.entry(stream).or_default();
-        stream.add(kernel.span, window);
-        if let Some(pattern) = pattern(site) {
-            layers.entry(pattern).or_default().add(kernel.span, window);
-        }
-    }
+    let (streams, layers) = rayon::join(
+        || lanes_by(run, window, |k, _| Some((k.device, k.context, k.stream))),
+        || lanes_by(run, window, |_, site| pattern(site)),
+    );
     let gpu = |device: DeviceId| {
         let known = run.profile.devices.get(device.idx());
         known.map_or(u64::from(device.row()), |d| u64::from(d.ordinal))
@@ -296,6 +289,21 @@ fn lanes(run: &Run) -> Vec<LaneRow> {
         Some(lane.row("layer", label(name), window))
     });
     streams.chain(layers).collect()
+}
+
+/// The lanes of the analyzed kernels by a key, in the order of their first kernels.
+fn lanes_by<K: Copy + Eq + Hash>(
+    run: &Run,
+    window: Span,
+    key: impl Fn(&Kernel, SiteId) -> Option<K>,
+) -> IndexMap<K, Lane, FxBuildHasher> {
+    let mut lanes: IndexMap<K, Lane, FxBuildHasher> = IndexMap::default();
+    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
+        if let Some(key) = link.site.and_then(|site| key(kernel, site)) {
+            lanes.entry(key).or_default().add(kernel.span, window);
+        }
+    }
+    lanes
 }
 
 /// Kernel time in each part of the window, in ns.
@@ -343,7 +351,7 @@ impl Lane {
 }
 
 /// The lanes with the longest time, longest first.
-fn longest<K>(lanes: IndexMap<K, Lane>, most: usize) -> Vec<(K, Lane)> {
+fn longest<K>(lanes: IndexMap<K, Lane, FxBuildHasher>, most: usize) -> Vec<(K, Lane)> {
     let mut lanes: Vec<(K, Lane)> = lanes.into_iter().collect();
     // The sort is stable: equal lanes keep the order of their first kernels.
     lanes.sort_by_key(|(_, lane)| Reverse(lane.time_ns));

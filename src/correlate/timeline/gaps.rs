@@ -8,6 +8,7 @@ use std::cell::Cell;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::work::{TimelineInputs, WorkItem, WorkKind, is_pageable};
+use crate::base::search::partition_point_near;
 use crate::base::statistics::median;
 use crate::correlate::model::{Gap, GapCause};
 use crate::profile::{
@@ -79,23 +80,8 @@ impl Intervals {
 
     /// How many have ended by a time.
     fn ended_by(&self, time: i64) -> usize {
-        let ended = |at: usize| self.spans.get(at).is_some_and(|(span, _)| span.end <= time);
-        // In growing steps away from the last place, until the answer lies between two of them.
-        let (mut low, mut high) = (self.near.get(), self.near.get());
-        let mut step = 1;
-        while low > 0 && !ended(low - 1) {
-            high = low - 1;
-            low = low.saturating_sub(step);
-            step *= 2;
-        }
-        step = 1;
-        while ended(high) {
-            low = high + 1;
-            high = (high + step).min(self.spans.len());
-            step *= 2;
-        }
-        let between = self.spans.get(low..high).unwrap_or_default();
-        let found = low + between.partition_point(|(span, _)| span.end <= time);
+        let has_ended = |(span, _): &(Span, Option<CallId>)| span.end <= time;
+        let found = partition_point_near(&self.spans, self.near.get(), has_ended);
         self.near.set(found);
         found
     }

@@ -634,6 +634,18 @@ fn count_columns(record: &[u8]) -> Option<usize> {
     Some(count)
 }
 
+/// The types of the columns of a record without those that are NULL at its end: most columns of a wide table are.
+#[inline]
+fn without_nulls(kinds: &[u8]) -> &[u8] {
+    let mut rest = kinds;
+    while let [before @ .., last, 0] = rest
+        && *last < 0x80
+    {
+        rest = kinds.get(..=before.len()).unwrap_or_default();
+    }
+    rest
+}
+
 /// Finds the positions of the first columns of a record and returns how many of them it has; `None` for
 /// a record that ends within them.
 #[inline]
@@ -641,7 +653,7 @@ fn places(record: &[u8], into: &mut [Place]) -> Option<usize> {
     let (header, rest) = varint(record)?;
     let header = usize::try_from(header).ok()?;
     let before = record.len() - rest.len();
-    let mut kinds = record.get(before..header)?;
+    let mut kinds = without_nulls(record.get(before..header)?);
     let mut at = u32::try_from(header).ok()?;
     let mut known = 0;
     for place in into {
