@@ -55,6 +55,13 @@ pub struct Costed {
 }
 
 impl Costed {
+    /// The main kernel of a site: the longest that is not a helper.
+    pub fn main_kernel(&self, site: SiteId) -> Option<&DecodedName> {
+        let names = self.kernels.get(site.idx())?;
+        let main = names.iter().find(|d| !d.helper).or(names.first());
+        main.map(Arc::as_ref)
+    }
+
     /// Host time of the operator calls in which a library tried algorithms: of each operator call site
     /// that did, the calls with more kernels than the others.
     pub fn algorithm_searches(&self) -> Vec<Span> {

@@ -290,19 +290,12 @@ type Unbroken<'a> = Vec<Link<'a>>;
 /// is a call of its own.
 fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbroken<'a>>> {
     let run = &costed.run;
-    let mut rows: BTreeMap<(ProcessId, DeviceId, u32), usize> = BTreeMap::new();
-    let mut streams: Vec<Vec<Unbroken<'a>>> = Vec::new();
+    let mut streams: BTreeMap<(ProcessId, DeviceId, u32), Vec<Unbroken<'a>>> = BTreeMap::new();
     let ids = (0..u32::MAX).rev().map(OpCallId);
     for ((kernel, link), unique) in run.profile.kernels.iter().zip(&run.links).zip(ids) {
-        let row = *rows
+        let stream = streams
             .entry((kernel.process, kernel.device, kernel.stream))
-            .or_insert_with(|| {
-                streams.push(vec![Vec::new()]);
-                streams.len() - 1
-            });
-        let Some(stream) = streams.get_mut(row) else {
-            continue;
-        };
+            .or_insert_with(|| vec![Vec::new()]);
         let described = link.site.and_then(|site| {
             let work = works.get(site.idx())?.as_ref()?;
             Some((work, link.op.unwrap_or(unique)))
@@ -335,10 +328,7 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
             time_ns: kernel.span.ns(),
         });
     }
-    let in_order = rows.into_values();
-    in_order
-        .filter_map(|row| streams.get_mut(row).map(std::mem::take))
-        .collect()
+    streams.into_values().collect()
 }
 
 /// A recognized sequence.

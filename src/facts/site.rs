@@ -87,14 +87,8 @@ impl<'a> SiteScope<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The main kernel of the site: the longest that is not a helper.
     fn main_kernel(&self) -> Option<&'a DecodedName> {
-        let decoded = self.decoded();
-        decoded
-            .iter()
-            .find(|d| !d.helper)
-            .or_else(|| decoded.first())
-            .map(|d| &**d)
+        self.table.costed.main_kernel(self.id)
     }
 
     /// GPU time of the kernels of a family, and of the helpers among them.

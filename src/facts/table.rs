@@ -31,7 +31,7 @@ use super::{
 };
 use super::{growing_cats, step_weight};
 use crate::base::DType;
-use crate::correlate::{Gap, GapCause, Run, SiteId};
+use crate::correlate::{Direction, Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::{CopyKind, KernelId, StrId};
@@ -494,21 +494,13 @@ impl<'a> FactTable<'a> {
     /// `blocks.*.mlp: linear (bprop)`, or the kernel's label when no operator is known.
     fn site_place(&self, id: SiteId) -> String {
         let site = self.costed.run.sites.get(id.idx());
-        let what = match site.and_then(|s| s.op.as_ref()) {
-            Some(op) => {
-                let direction = site.map_or(crate::correlate::Direction::Unknown, |s| s.direction);
-                if direction == crate::correlate::Direction::Unknown {
-                    op.display()
-                } else {
-                    format!("{} ({})", op.display(), direction.name())
-                }
-            }
-            None => self
-                .costed
-                .kernels
-                .get(id.idx())
-                .and_then(|d| d.iter().find(|d| !d.helper).or_else(|| d.first()))
-                .map_or_else(|| "unknown kernel".into(), |d| d.label.clone()),
+        let what = match site.and_then(|s| Some((s.op.as_ref()?, s.direction))) {
+            Some((op, Direction::Unknown)) => op.display(),
+            Some((op, direction)) => format!("{} ({})", op.display(), direction.name()),
+            None => match self.costed.main_kernel(id) {
+                Some(kernel) => kernel.label.clone(),
+                None => "unknown kernel".into(),
+            },
         };
         match self.layer_name(id) {
             Some(layer) => format!("{layer} · {what}"),

@@ -1,7 +1,7 @@
 //! One GPU's spec as text for a terminal: `gpus show`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::calibration::{Calibration, Sourced};
 use super::keys::REACHABLE_KEYS;
@@ -31,52 +31,30 @@ pub fn show(spec: &Spec) -> String {
     line("Tensor Core multiple", Some(alignments(&gpu.tensor_align)));
     line("DRAM", Some(memory(spec)));
     line("last-level cache", gpu.l2_bytes.map(mib));
-    line(
-        "shared memory",
-        gpu.shared_per_sm.map(|b| format!("{} per SM", kib(b))),
-    );
-    line(
-        "",
-        spec.shared_per_block
-            .map(|b| format!("{} per block", kib(b))),
-    );
-    line(
-        "registers",
-        gpu.registers_per_sm.map(|n| format!("{n} per SM")),
-    );
-    line(
-        "threads",
-        gpu.max_threads_per_sm.map(|n| format!("{n} per SM")),
-    );
-    line(
-        "blocks",
-        gpu.max_blocks_per_sm.map(|n| format!("{n} per SM")),
-    );
-    line(
-        "warp schedulers",
-        gpu.warp_schedulers.map(|n| format!("{n} per SM")),
-    );
+    line("shared memory", gpu.shared_per_sm.map(kib).map(per_sm));
+    let per_block = spec.shared_per_block.map(kib);
+    line("", per_block.map(|size| format!("{size} per block")));
+    line("registers", gpu.registers_per_sm.map(per_sm));
+    line("threads", gpu.max_threads_per_sm.map(per_sm));
+    line("blocks", gpu.max_blocks_per_sm.map(per_sm));
+    line("warp schedulers", gpu.warp_schedulers.map(per_sm));
     line("PCIe", gpu.pcie_gen.map(|n| format!("generation {n}")));
-    line(
-        "NVLink",
-        gpu.nvlink
-            .map(|b| format!("{}, both directions", units::rate(b))),
-    );
+    let both = |rate| format!("{}, both directions", units::rate(rate));
+    line("NVLink", gpu.nvlink.map(both));
     line("power", spec.power_w.map(|w| format!("{w} W")));
-    line(
-        "reachable",
-        Some(format!(
-            "{} of the math peak, {} of the DRAM bandwidth",
-            units::percent(gpu.reachable.math),
-            units::percent(gpu.reachable.memory)
-        )),
-    );
+    let [math, memory] = [gpu.reachable.math, gpu.reachable.memory].map(units::percent);
+    let reachable = format!("{math} of the math peak, {memory} of the DRAM bandwidth");
+    line("reachable", Some(reachable));
     line("confidence", spec.confidence.clone());
     line("notes", spec.notes.clone());
     for (i, source) in gpu.sources.iter().enumerate() {
         line(if i == 0 { "sources" } else { "" }, Some(source.clone()));
     }
     out
+}
+
+fn per_sm(n: impl Display) -> String {
+    format!("{n} per SM")
 }
 
 /// The calibration of a built-in board as the `[reachable]` table of a GPU file, each value with its

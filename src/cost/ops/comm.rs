@@ -78,9 +78,7 @@ pub(super) const ENTRIES: &[Entry] = &[
             "two_shot_all_reduce",
             "multimem_all_gather_out",
         ],
-        namespaces: NAMESPACES,
-        bytes: "every tensor once; where the message is recorded, elements in and out",
-        ..COMM
+        ..OTHER
     },
 ];
 

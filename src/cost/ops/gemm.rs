@@ -100,19 +100,16 @@ impl GemmSize {
     }
 }
 
-/// Forward and gradients of `C = A B` with an optional bias.
-fn parts(
+/// The cost of `C = A B`, or of its gradients, from the bytes of the three matrices and of a bias.
+fn cost(
     call: &Call,
     gemm: GemmSize,
-    a: Bytes,
-    b: Bytes,
-    c: Bytes,
+    [a, b, c]: [Bytes; 3],
     bias: Option<Bytes>,
-) -> Vec<WorkPart> {
+) -> Result<OpCost, UnknownCost> {
     let (flops, dims) = (gemm.flops(), Dims::Gemm(gemm));
     if !call.backward {
-        let all = total([a, b, c, bias.unwrap_or(Ok(0))]);
-        return vec![WorkPart::new(Role::Fwd, flops, all, dims)];
+        return call.one(flops, total([a, b, c, bias.unwrap_or(Ok(0))]), dims);
     }
     // dA = dC B^T and dB = A^T dC: the same three matrices, one of them written.
     let each = total([a, b, c]);
@@ -121,15 +118,10 @@ fn parts(
         WorkPart::new(Role::Wgrad, flops, each, dims),
     ];
     if let Some(bias) = bias {
-        let dims = elements(gemm.out());
-        parts.push(WorkPart::new(
-            Role::BiasGrad,
-            gemm.out(),
-            total([c, bias]),
-            dims,
-        ));
+        let (flops, bytes) = (gemm.out(), total([c, bias]));
+        parts.push(WorkPart::new(Role::BiasGrad, flops, bytes, elements(flops)));
     }
-    parts
+    call.cost_of(parts)
 }
 
 /// The cost of `mm`, `bmm`, `matmul` and the vector products, all by the rules of `torch.matmul`.
@@ -137,15 +129,8 @@ fn matmul(call: &Call) -> Result<OpCost, UnknownCost> {
     let a = call.tensor(0, &["input", "self", "tensor"])?;
     let b = call.tensor(1, &["mat2", "other", "vec", "tensor", "vec2"])?;
     let gemm = product_of(a, b)?;
-    let parts = parts(
-        call,
-        gemm,
-        call.bytes(a),
-        call.bytes(b),
-        call.dense(gemm.out(), a),
-        None,
-    );
-    call.cost_of(parts)
+    let c = call.dense(gemm.out(), a);
+    cost(call, gemm, [call.bytes(a), call.bytes(b), c], None)
 }
 
 /// The sizes of `a @ b` by the rules of `torch.matmul`.
@@ -222,27 +207,17 @@ fn addmm(call: &Call) -> Result<OpCost, UnknownCost> {
         Err(_) if call.backward => return linear(call),
         Err(reason) => return Err(reason),
     };
-    let out = if call.name == "addbmm" {
+    if call.name == "addbmm" {
         // The batch is summed, so it extends k.
         gemm.k = gemm.k.saturating_mul(gemm.batch);
         gemm.batch = 1;
-        gemm.out()
-    } else {
-        gemm.out()
-    };
-    let mut roles = parts(
-        call,
-        gemm,
-        call.bytes(a),
-        call.bytes(b),
-        call.dense(out, a),
-        Some(call.bytes(added)),
-    );
-    if call.backward && distinct(added) >= out {
-        // The gradient of a whole added matrix is dC, which needs no work.
-        roles.retain(|p| p.role != Role::BiasGrad);
     }
-    call.cost_of(roles)
+    let out = gemm.out();
+    // The gradient of a whole added matrix is dC, which needs no work.
+    let free = call.backward && distinct(added) >= out;
+    let bias = Some(call.bytes(added)).filter(|_| !free);
+    let matrices = [call.bytes(a), call.bytes(b), call.dense(out, a)];
+    cost(call, gemm, matrices, bias)
 }
 
 fn addr(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -259,7 +234,7 @@ fn addr(call: &Call) -> Result<OpCost, UnknownCost> {
     };
     let c = call.dense(gemm.out(), a);
     let bias = Some(call.bytes(added));
-    call.cost_of(parts(call, gemm, call.bytes(a), call.bytes(b), c, bias))
+    cost(call, gemm, [call.bytes(a), call.bytes(b), c], bias)
 }
 
 /// `y = x w^T + b`.
@@ -282,7 +257,7 @@ fn linear(call: &Call) -> Result<OpCost, UnknownCost> {
     };
     let y = call.dense(gemm.out(), x);
     let bias = bias.map(|b| call.bytes(b));
-    call.cost_of(parts(call, gemm, call.bytes(x), call.bytes(w), y, bias))
+    cost(call, gemm, [call.bytes(x), call.bytes(w), y], bias)
 }
 
 /// The same for `x[.., k]` and `w[n, k]`. In the usual layout both are contiguous along k, so the
@@ -325,15 +300,8 @@ fn two_operands(
     let output = result(output, &sizes);
     let word = |side: &[(char, u64)]| side.iter().map(|(c, _)| *c).collect::<String>();
     let gemm = contraction(&word(&left), &word(&right), &output, &sizes)?;
-    let parts = parts(
-        call,
-        gemm,
-        call.bytes(a),
-        call.bytes(b),
-        call.dense(gemm.out(), a),
-        None,
-    );
-    call.cost_of(parts)
+    let c = call.dense(gemm.out(), a);
+    cost(call, gemm, [call.bytes(a), call.bytes(b), c], None)
 }
 
 /// The cost of a transposition, a diagonal, or a sum over the omitted letters.

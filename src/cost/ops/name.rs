@@ -32,31 +32,22 @@ pub(super) enum Origin<'a> {
     Other(&'a str),
 }
 
-/// Python's operator methods: method without underscores, and name in the table.
-const METHODS: &[(&str, &str)] = &[
-    ("abs", "abs"),
-    ("add", "add"),
+/// Python's operator methods, without underscores, whose names are those of the table.
+const METHODS: &[&str] = &[
+    "abs", "add", "div", "eq", "ge", "gt", "le", "lt", "matmul", "mul", "ne", "neg", "pow", "sub",
+];
+
+/// Python's other operator methods with their names in the table.
+const RENAMED: &[(&str, &str)] = &[
     ("and", "bitwise_and"),
-    ("div", "div"),
-    ("eq", "eq"),
     ("floordiv", "floor_divide"),
-    ("ge", "ge"),
     ("getitem", "index"),
-    ("gt", "gt"),
     ("invert", "bitwise_not"),
-    ("le", "le"),
     ("lshift", "bitwise_left_shift"),
-    ("lt", "lt"),
-    ("matmul", "matmul"),
     ("mod", "remainder"),
-    ("mul", "mul"),
-    ("ne", "ne"),
-    ("neg", "neg"),
     ("or", "bitwise_or"),
-    ("pow", "pow"),
     ("rshift", "bitwise_right_shift"),
     ("setitem", "index_put"),
-    ("sub", "sub"),
     ("truediv", "div"),
     ("xor", "bitwise_xor"),
 ];
@@ -118,7 +109,11 @@ fn origin(namespace: &str) -> Origin<'_> {
 }
 
 fn dunder<'a>(method: &'a str, origin: Origin<'a>) -> Option<NormalName<'a>> {
-    let find = |m: &str| METHODS.iter().find(|(k, _)| *k == m).map(|(_, v)| *v);
+    let find = |method: &str| {
+        let renamed = RENAMED.iter().find(|(known, _)| *known == method);
+        let same = || METHODS.iter().find(|known| **known == method).copied();
+        renamed.map(|(_, name)| *name).or_else(same)
+    };
     let named = |base: &'static str, in_place| NormalName {
         base: Cow::Borrowed(base),
         in_place,

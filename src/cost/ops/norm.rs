@@ -221,7 +221,18 @@ impl Norm<'_> {
         Ok(self.statistics.saturating_mul(4))
     }
 
-    fn forward(&self, call: &Call, x: &Tensor, plain: u64) -> Result<OpCost, UnknownCost> {
+    /// The cost of a call with the arguments of the forward; `plain` are the forward's FLOPs per element
+    /// without a weight, `backward` those of the backward.
+    fn cost(
+        &self,
+        call: &Call,
+        x: &Tensor,
+        plain: u64,
+        backward: u64,
+    ) -> Result<OpCost, UnknownCost> {
+        if call.backward {
+            return self.backward(call, x, backward);
+        }
         let per_element = plain + u64::from(self.weight.is_some());
         let bytes = total([
             call.bytes(x),
@@ -253,11 +264,7 @@ fn layer_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let weight = call.optional(2, &["weight"]);
     let norm = layer(call, x, 1, weight, call.optional(3, &["bias"]), 2)?;
-    if call.backward {
-        norm.backward(call, x, 9)
-    } else {
-        norm.forward(call, x, 4)
-    }
+    norm.cost(call, x, 4, 9)
 }
 
 fn layer<'a>(
@@ -290,11 +297,7 @@ fn layer_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
 fn rms_norm(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
     let norm = layer(call, x, 1, call.optional(2, &["weight"]), None, 1)?;
-    if call.backward {
-        norm.backward(call, x, 10)
-    } else {
-        norm.forward(call, x, 3)
-    }
+    norm.cost(call, x, 3, 10)
 }
 
 fn rms_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -433,11 +436,7 @@ fn group_norm(call: &Call) -> Result<OpCost, UnknownCost> {
         bias: call.optional(weight_at + 1, &["bias"]),
         bias_passed_back: false,
     };
-    if call.backward {
-        norm.backward(call, x, 9)
-    } else {
-        norm.forward(call, x, 4)
-    }
+    norm.cost(call, x, 4, 9)
 }
 
 fn group_norm_backward(call: &Call) -> Result<OpCost, UnknownCost> {

@@ -14,8 +14,6 @@ use crate::cost::ops::{count, distinct};
 /// One function of cost expressions.
 #[derive(Debug)]
 pub struct ArgumentFunction {
-    /// Its name, `dim`.
-    pub name: &'static str,
     /// Its name with its parameters, `dim(arg, i)`.
     pub usage: &'static str,
     /// What it returns, for the documentation of cost files.
@@ -41,6 +39,13 @@ enum Takes {
     DType,
 }
 
+impl ArgumentFunction {
+    /// Its name, `dim`.
+    pub fn name(&self) -> &'static str {
+        self.usage.split('(').next().unwrap_or_default()
+    }
+}
+
 impl Takes {
     fn optional(self) -> bool {
         matches!(self, Takes::AnyArg | Takes::Default | Takes::DType)
@@ -52,7 +57,6 @@ use Takes::{AnyArg, Arg, Default, Index};
 /// All functions, sorted by name.
 pub const FUNCTIONS: &[ArgumentFunction] = &[
     ArgumentFunction {
-        name: "bytes",
         usage: "bytes(arg, dtype)",
         doc: "bytes of a tensor or of all tensors of a list, expanded dimensions once; without an \
               argument those of all tensors of the call; `dtype` where none is recorded, for \
@@ -68,7 +72,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "count",
         usage: "count(arg)",
         doc: "items of a list; without an argument the number of arguments passed",
         ty: Type::INT,
@@ -84,7 +87,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "dim",
         usage: "dim(arg, i)",
         doc: "size of dimension `i` of a tensor; `-1` is the last",
         ty: Type::INT,
@@ -92,7 +94,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         run: |call, q| int(*nth(&call.tensor(q)?.shape, q.index)?),
     },
     ArgumentFunction {
-        name: "dtype",
         usage: "dtype(arg)",
         doc: "element type of a tensor: `\"fp16\"`, `\"bf16\"`, `\"fp32\"`, `\"int64\"`, `\"bool\"`, ...",
         ty: Type::STR,
@@ -100,7 +101,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         run: |call, q| Ok(Value::Str(call.dtype(call.tensor(q)?, q)?.name().into())),
     },
     ArgumentFunction {
-        name: "flag",
         usage: "flag(arg, default)",
         doc: "value of a bool; `default` when it was not passed",
         ty: Type::BOOL,
@@ -112,7 +112,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "given",
         usage: "given(arg)",
         doc: "whether an argument was passed, is not `None`, and is recorded",
         ty: Type::BOOL,
@@ -129,7 +128,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "integer",
         usage: "integer(arg, default)",
         doc: "value of an int; `default` when it was not passed",
         ty: Type::INT,
@@ -141,7 +139,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "item",
         usage: "item(arg, i)",
         doc: "int number `i` of a list such as a stride",
         ty: Type::INT,
@@ -156,7 +153,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "itemsize",
         usage: "itemsize(arg, dtype)",
         doc: "bytes of one element of a tensor; `dtype` where none is recorded",
         ty: Type::INT,
@@ -164,7 +160,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         run: |call, q| int(call.dtype(call.tensor(q)?, q)?.bytes()),
     },
     ArgumentFunction {
-        name: "number",
         usage: "number(arg, default)",
         doc: "value of a float or an int, as a double; `default` when it was not passed",
         ty: Type::DOUBLE,
@@ -177,7 +172,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         },
     },
     ArgumentFunction {
-        name: "numel",
         usage: "numel(arg)",
         doc: "elements of a tensor or of all tensors of a list; without an argument those of all \
               tensors of the call",
@@ -186,7 +180,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         run: |call, q| int(call.sum(q, |t| Ok(count(&t.shape)))?),
     },
     ArgumentFunction {
-        name: "rank",
         usage: "rank(arg)",
         doc: "dimensions of a tensor",
         ty: Type::INT,
@@ -194,7 +187,6 @@ pub const FUNCTIONS: &[ArgumentFunction] = &[
         run: |call, q| int(call.tensor(q)?.shape.len() as u64),
     },
     ArgumentFunction {
-        name: "text",
         usage: "text(arg, default)",
         doc: "value of a string; `default` when it was not passed",
         ty: Type::STR,
@@ -280,12 +272,12 @@ impl NameResolver for DeclaredArguments<'_> {
     }
 
     fn call(&self, name: &str, args: &[Ast<'_>]) -> Option<Result<(Query, Type), Mistaken>> {
-        let function = FUNCTIONS.iter().find(|f| f.name == name)?;
+        let function = FUNCTIONS.iter().find(|f| f.name() == name)?;
         Some(self.query(function, args).map(|query| (query, function.ty)))
     }
 
     fn functions(&self) -> Vec<&'static str> {
-        FUNCTIONS.iter().map(|f| f.name).collect()
+        FUNCTIONS.iter().map(ArgumentFunction::name).collect()
     }
 }
 
@@ -325,7 +317,7 @@ impl DeclaredArguments<'_> {
             self.fill(&mut query, *takes, value.clone())
                 .map_err(|(why, label)| (format!("`{usage}`: {why}"), label))?;
         }
-        query.text = format!("{}({})", function.name, words.join(", "));
+        query.text = format!("{}({})", function.name(), words.join(", "));
         Ok(query)
     }
 

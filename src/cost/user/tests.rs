@@ -371,9 +371,12 @@ fn all_mistakes_are_reported_at_once_with_carets() {
 
 #[test]
 fn functions_are_sorted_and_documented() {
-    assert!(names::FUNCTIONS.windows(2).all(|w| w[0].name < w[1].name));
+    assert!(
+        names::FUNCTIONS
+            .windows(2)
+            .all(|w| w[0].name() < w[1].name())
+    );
     for function in names::FUNCTIONS {
-        assert!(function.usage.starts_with(function.name));
         assert!(!function.doc.is_empty());
     }
 }

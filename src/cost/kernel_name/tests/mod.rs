@@ -53,22 +53,21 @@ fn describe(d: &DecodedName) -> String {
     words.join(" ")
 }
 
-/// `(name, expected description, label)`; an empty label is not compared.
-type Row = (&'static str, &'static str, &'static str);
-
-fn check(rows: &[Row]) {
+/// Lines of names, each followed by its indented description and, where it is compared, `| ` and its
+/// label.
+fn check(text: &str) {
     let mut wrong = Vec::new();
-    for (name, says, label) in rows {
+    let mut lines = text.lines().skip(1).filter(|l| !l.starts_with("//"));
+    while let Some(name) = lines.next() {
+        let want = lines.next().and_then(|l| l.strip_prefix("    "));
+        let want = want.unwrap_or_else(|| panic!("{name} has no description"));
         let decoded = decode(name);
-        let got = describe(&decoded);
-        if got != *says {
-            wrong.push(format!("{name}\n  want {says}\n  got  {got}"));
+        let mut got = describe(&decoded);
+        if want.contains(" | ") {
+            got = format!("{got} | {}", decoded.label);
         }
-        if !label.is_empty() && decoded.label != *label {
-            wrong.push(format!(
-                "{name}\n  want label {label}\n  got  label {}",
-                decoded.label
-            ));
+        if got != want {
+            wrong.push(format!("{name}\n  want {want}\n  got  {got}"));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
