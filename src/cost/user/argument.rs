@@ -109,3 +109,54 @@ fn spelled_out(table: &Table<'_>) -> Option<Tensor> {
         strides,
     })
 }
+
+/// Arguments for tests.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(in crate::cost) mod testing {
+    use super::word;
+    use crate::correlate::{Arg, ArgValue, OpArgs};
+
+    /// `fp16[4, 6], ?, bias = none`: arguments as in cost files; a list is `(1, 2)`, a text `'same'`.
+    pub(in crate::cost) fn arguments(text: &str) -> OpArgs {
+        let items = parts(text).map(|item| {
+            let named = item.split_once(" = ");
+            Arg {
+                name: named.map(|(name, _)| name.to_owned()),
+                value: value(named.map_or(item, |(_, value)| value)),
+            }
+        });
+        OpArgs {
+            items: items.collect(),
+        }
+    }
+
+    fn parts(text: &str) -> impl Iterator<Item = &str> {
+        let (mut depth, mut quoted) = (0, false);
+        let items = text.split(move |c| {
+            match c {
+                '[' | '(' => depth += 1,
+                ']' | ')' => depth -= 1,
+                '\'' => quoted = !quoted,
+                _ => {}
+            }
+            c == ',' && depth == 0 && !quoted
+        });
+        items.map(str::trim).filter(|item| !item.is_empty())
+    }
+
+    fn value(text: &str) -> ArgValue {
+        let within = |open, close| text.strip_prefix(open)?.strip_suffix(close);
+        if let Some(items) = within('(', ')') {
+            return ArgValue::List(parts(items).map(value).collect());
+        }
+        if let Some(text) = within('\'', '\'') {
+            return ArgValue::Str(text.into());
+        }
+        let int = || text.parse().map(ArgValue::Int);
+        let float = || text.parse().map(ArgValue::Float);
+        let flag = || text.parse().map(ArgValue::Bool);
+        let number = || int().or_else(|_| float());
+        word(text).unwrap_or_else(|| number().or_else(|_| flag()).unwrap())
+    }
+}

@@ -30,7 +30,7 @@ use crate::base::glob::Glob;
 use crate::correlate::{Direction, OpArgs, OpName};
 use names::{CallContext, CallFailure, Query};
 
-mod argument;
+pub(super) mod argument;
 mod cost_tests;
 mod keys;
 pub mod names;

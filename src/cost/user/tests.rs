@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+use super::argument::testing::arguments;
 use super::*;
 use crate::correlate::{Arg, ArgValue, Tensor};
 
@@ -58,29 +59,11 @@ fn with(flops: &str, bytes: &str) -> String {
     )
 }
 
-fn tensor(shape: &[u64], dtype: Option<DType>) -> ArgValue {
-    ArgValue::Tensor(Tensor {
-        shape: shape.to_vec(),
-        dtype,
-        strides: None,
-    })
-}
-
-fn args(values: Vec<(Option<&str>, ArgValue)>) -> OpArgs {
-    let item = |(name, value): (Option<&str>, ArgValue)| Arg {
-        name: name.map(str::to_owned),
-        value,
-    };
-    OpArgs {
-        items: values.into_iter().map(item).collect(),
-    }
-}
-
 /// The FLOPs that an expression returns for some arguments.
-fn flops(expression: &str, values: Vec<(Option<&str>, ArgValue)>) -> Result<u64, UnknownCost> {
+fn flops(expression: &str, args: &str) -> Result<u64, UnknownCost> {
     let costs = read(&with(expression, "1")).unwrap_or_else(|c| panic!("{expression}: {c}"));
     let cost = &costs.costs()[0];
-    let cost = cost.cost(&args(values), Direction::Fprop, None);
+    let cost = cost.cost(&arguments(args), Direction::Fprop, None);
     cost.map(|c| c.flops())
 }
 
@@ -145,103 +128,64 @@ fn patterns_match_modules() {
 
 #[test]
 fn functions_read_the_arguments() {
-    let f32 = Some(DType::Fp32);
-    let list = || ArgValue::List(vec![tensor(&[2, 3], f32), tensor(&[5], Some(DType::Fp16))]);
-    let x = || (None, tensor(&[4, 6], f32));
-    let cases: Vec<(&str, Vec<_>, Result<u64, UnknownCost>)> = vec![
-        ("dim(0, -1) * dim(0, 0)", vec![x()], Ok(24)),
-        (
-            "dim(\"x\", 1)",
-            vec![(Some("x"), tensor(&[4, 6], f32))],
-            Ok(6),
-        ),
-        ("dim(0, 1)", vec![(Some("x"), tensor(&[4, 6], f32))], Ok(6)),
-        ("dim(0, 2)", vec![x()], Err(UnknownCost::BadArguments)),
-        ("dim(0, -3)", vec![x()], Err(UnknownCost::BadArguments)),
-        ("dim(1, 0)", vec![x()], Err(UnknownCost::BadArguments)),
-        ("dim(0, 0)", vec![], Err(UnknownCost::NoShapes)),
-        (
-            "dim(0, 0)",
-            vec![(None, ArgValue::Unknown)],
-            Err(UnknownCost::NoShapes),
-        ),
-        ("rank(0) + count()", vec![x(), x()], Ok(4)),
-        ("numel(0)", vec![(None, list())], Ok(11)),
-        ("numel()", vec![x(), (None, list())], Ok(35)),
-        ("bytes(0)", vec![(None, list())], Ok(34)),
-        ("count(0)", vec![(None, list())], Ok(2)),
-        (
-            "bytes(0)",
-            vec![(None, tensor(&[4], None))],
-            Err(UnknownCost::NoDType),
-        ),
-        (
-            "bytes(0, \"int64\")",
-            vec![(None, tensor(&[4], None))],
-            Ok(32),
-        ),
-        ("itemsize(0) * 10", vec![x()], Ok(40)),
-        ("dtype(0) == \"fp32\" ? 1 : 2", vec![x()], Ok(1)),
-        ("integer(1, 7)", vec![x()], Ok(7)),
-        ("integer(1, 7)", vec![x(), (None, ArgValue::None)], Ok(7)),
-        ("integer(1, 7)", vec![x(), (None, ArgValue::Int(3))], Ok(3)),
-        (
-            "integer(1, 7)",
-            vec![x(), (None, ArgValue::Unknown)],
-            Err(UnknownCost::NoShapes),
-        ),
-        ("integer(1)", vec![x()], Err(UnknownCost::BadArguments)),
-        (
-            "item(1, -1)",
-            vec![x(), (None, ArgValue::List(vec![ArgValue::Int(5)]))],
-            Ok(5),
-        ),
-        ("number(1, 2) * 1.5", vec![x()], Ok(3)),
-        (
-            "flag(1, true) ? 1 : 2",
-            vec![x(), (None, ArgValue::Bool(false))],
-            Ok(2),
-        ),
-        ("text(1, \"mean\") == \"mean\" ? 1 : 2", vec![x()], Ok(1)),
-        ("given(\"y\") ? numel(\"y\") : 9", vec![x()], Ok(9)),
-        (
-            "given(1) ? 1 : 2",
-            vec![x(), (None, tensor(&[], None))],
-            Ok(2),
-        ),
-        ("ceil_to(dim(0, 1), 8)", vec![x()], Ok(8)),
+    use UnknownCost::{BadArguments, NoDType, NoShapes};
+    let x = "fp32[4, 6]";
+    let list = "(fp32[2, 3], fp16[5])";
+    let and = |rest: &str| format!("{x}, {rest}");
+    for (expression, args, want) in [
+        ("dim(0, -1) * dim(0, 0)", x, Ok(24)),
+        ("dim(\"x\", 1)", "x = fp32[4, 6]", Ok(6)),
+        ("dim(0, 1)", "x = fp32[4, 6]", Ok(6)),
+        ("dim(0, 2)", x, Err(BadArguments)),
+        ("dim(0, -3)", x, Err(BadArguments)),
+        ("dim(1, 0)", x, Err(BadArguments)),
+        ("dim(0, 0)", "", Err(NoShapes)),
+        ("dim(0, 0)", "?", Err(NoShapes)),
+        ("rank(0) + count()", &and(x), Ok(4)),
+        ("numel(0)", list, Ok(11)),
+        ("numel()", &and(list), Ok(35)),
+        ("bytes(0)", list, Ok(34)),
+        ("count(0)", list, Ok(2)),
+        ("bytes(0)", "[4]", Err(NoDType)),
+        ("bytes(0, \"int64\")", "[4]", Ok(32)),
+        ("itemsize(0) * 10", x, Ok(40)),
+        ("dtype(0) == \"fp32\" ? 1 : 2", x, Ok(1)),
+        ("integer(1, 7)", x, Ok(7)),
+        ("integer(1, 7)", &and("none"), Ok(7)),
+        ("integer(1, 7)", &and("3"), Ok(3)),
+        ("integer(1, 7)", &and("?"), Err(NoShapes)),
+        ("integer(1)", x, Err(BadArguments)),
+        ("item(1, -1)", &and("(5)"), Ok(5)),
+        ("number(1, 2) * 1.5", x, Ok(3)),
+        ("flag(1, true) ? 1 : 2", &and("false"), Ok(2)),
+        ("text(1, \"mean\") == \"mean\" ? 1 : 2", x, Ok(1)),
+        ("given(\"y\") ? numel(\"y\") : 9", x, Ok(9)),
+        ("given(1) ? 1 : 2", &and("[]"), Ok(2)),
+        ("ceil_to(dim(0, 1), 8)", x, Ok(8)),
         // An invalid query in a branch that is not evaluated is no error.
-        ("rank(0) == 2 ? 1 : dim(0, 5)", vec![x()], Ok(1)),
-        ("dim(0, 0) - 5", vec![x()], Err(UnknownCost::BadArguments)),
-        (
-            "dim(0, 0) / (dim(0, 0) - 4)",
-            vec![x()],
-            Err(UnknownCost::BadArguments),
-        ),
+        ("rank(0) == 2 ? 1 : dim(0, 5)", x, Ok(1)),
+        ("dim(0, 0) - 5", x, Err(BadArguments)),
+        ("dim(0, 0) / (dim(0, 0) - 4)", x, Err(BadArguments)),
+        // Products over 64 bits: of 2^62 and 4, and of the largest number and 3.
         (
             "numel(0) * 4",
-            vec![(None, tensor(&[1 << 62], f32))],
-            Err(UnknownCost::BadArguments),
+            "fp32[4611686018427387904]",
+            Err(BadArguments),
         ),
         (
             "numel(0)",
-            vec![(None, tensor(&[u64::MAX, 3], f32))],
-            Err(UnknownCost::BadArguments),
+            "fp32[18446744073709551615, 3]",
+            Err(BadArguments),
         ),
-    ];
-    for (expression, values, want) in cases {
-        assert_eq!(
-            flops(expression, values.clone()),
-            want,
-            "{expression} of {values:?}"
-        );
+    ] {
+        assert_eq!(flops(expression, args), want, "{expression} of {args}");
     }
 }
 
 #[test]
 fn kernel_dtype_replaces_unrecorded_types() {
     let costs = read(&with("1", "bytes(0)")).unwrap();
-    let untyped = args(vec![(None, tensor(&[4], None))]);
+    let untyped = arguments("[4]");
     let cost = |dtype| costs.costs()[0].cost(&untyped, Direction::Fprop, dtype);
     assert_eq!(cost(Some(DType::Fp16)).unwrap().bytes(), 8);
     assert_eq!(cost(None), Err(UnknownCost::NoDType));
@@ -371,11 +315,7 @@ fn all_mistakes_are_reported_at_once_with_carets() {
 
 #[test]
 fn functions_are_sorted_and_documented() {
-    assert!(
-        names::FUNCTIONS
-            .windows(2)
-            .all(|w| w[0].name() < w[1].name())
-    );
+    assert!(names::FUNCTIONS.is_sorted_by(|a, b| a.name() < b.name()));
     for function in names::FUNCTIONS {
         assert!(!function.doc.is_empty());
     }
@@ -389,7 +329,11 @@ mod hostile {
     fn any_value() -> impl Strategy<Value = ArgValue> {
         let dim = prop_oneof![4 => 0..5_u64, 1 => any::<u64>()];
         prop_oneof![
-            prop::collection::vec(dim, 0..4).prop_map(|d| tensor(&d, Some(DType::Fp32))),
+            prop::collection::vec(dim, 0..4).prop_map(|shape| ArgValue::Tensor(Tensor {
+                shape,
+                dtype: Some(DType::Fp32),
+                strides: None,
+            })),
             any::<i64>().prop_map(ArgValue::Int),
             any::<f64>().prop_map(ArgValue::Float),
             Just(ArgValue::Unknown),
@@ -401,7 +345,8 @@ mod hostile {
         #[test]
         fn arbitrary_arguments_do_not_make_costs_panic(values in prop::collection::vec(any_value(), 0..5)) {
             let costs = read(GOOD).unwrap();
-            let values = args(values.into_iter().map(|v| (None, v)).collect());
+            let items = values.into_iter().map(|value| Arg { name: None, value });
+            let values = OpArgs { items: items.collect() };
             for cost in costs.costs() {
                 let _ = cost.cost(&values, Direction::Fprop, None);
             }

@@ -2,8 +2,8 @@ use super::patterns::{self, recognize};
 use super::*;
 use crate::cost::GemmSize;
 
-fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
-    doing(Work {
+fn work(name: &str, family: Family, dims: Dims) -> Work<'_> {
+    Work {
         site: SiteId(0),
         name,
         family,
@@ -11,7 +11,11 @@ fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
         dims,
         complex: false,
         by_name: None,
-    })
+    }
+}
+
+fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
+    doing(work(name, family, dims))
 }
 
 /// A kernel of one microsecond. The work is leaked, which is acceptable in tests.
@@ -24,25 +28,24 @@ fn doing(work: Work<'_>) -> Link<'_> {
     }
 }
 
+/// Work without an operator, known by the names of its kernels.
+fn by_kernel(name: &str, family: Family, products: u32) -> Link<'_> {
+    let dims = match family {
+        Family::Pointwise => Dims::Elements { numel: 4096 },
+        _ => Dims::None,
+    };
+    doing(Work {
+        direction: Direction::Unknown,
+        by_name: Some(products),
+        ..work(name, family, dims)
+    })
+}
+
 fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
     let turned = |l: &Link<'a>| {
-        let Work {
-            site,
-            name,
-            family,
-            dims,
-            complex,
-            by_name,
-            ..
-        } = *l.work;
         doing(Work {
-            site,
-            name,
-            family,
             direction,
-            dims,
-            complex,
-            by_name,
+            ..*l.work
         })
     };
     links.iter().map(turned).collect()
@@ -58,14 +61,18 @@ fn pointwise_on(name: &str, numel: u64) -> Link<'_> {
 }
 
 fn product(m: u64, n: u64, k: u64) -> Link<'static> {
+    gemm("linear", 1, [m, n, k])
+}
+
+fn gemm(name: &str, batch: u64, [m, n, k]: [u64; 3]) -> Link<'_> {
     let dims = Dims::Gemm(GemmSize {
-        batch: 1,
+        batch,
         m,
         n,
         k,
         contiguous: (false, true, true),
     });
-    link("linear", Family::Gemm, dims)
+    link(name, Family::Gemm, dims)
 }
 
 fn softmax(name: &str, rows: u64, cols: u64) -> Link<'_> {
@@ -77,50 +84,40 @@ fn hit(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
 }
 
 /// Operators of the given names, all of one size.
-fn named(names: &[&'static str]) -> Vec<Link<'static>> {
-    names.iter().map(|n| pointwise_on(n, 4096)).collect()
+fn named(names: &str) -> Vec<Link<'_>> {
+    let names = names.split(' ');
+    names.map(|name| pointwise_on(name, 4096)).collect()
 }
 
 #[test]
 fn rotary_embeddings_are_recognized_and_other_sums_are_not() {
-    let spelled = ["mul", "neg", "cat", "mul", "add", "mul"];
-    assert_eq!(hit(&named(&spelled)), Some(("rope", 5)));
-    let copied = ["mul", "neg", "copy", "cat", "mul", "to", "add"];
-    assert_eq!(hit(&named(&copied)), Some(("rope", 7)));
-    assert_eq!(hit(&named(&["mul", "cat", "mul", "add"])), None);
-    assert_eq!(hit(&named(&["mul", "neg", "cat", "mul"])), None);
-    let optimizer = in_direction(&named(&spelled), Direction::Update);
+    let spelled = "mul neg cat mul add mul";
+    assert_eq!(hit(&named(spelled)), Some(("rope", 5)));
+    let copied = "mul neg copy cat mul to add";
+    assert_eq!(hit(&named(copied)), Some(("rope", 7)));
+    assert_eq!(hit(&named("mul cat mul add")), None);
+    assert_eq!(hit(&named("mul neg cat mul")), None);
+    let optimizer = in_direction(&named(spelled), Direction::Update);
     assert_eq!(hit(&optimizer), None);
 }
 
 #[test]
 fn gelu_variants_are_recognized() {
     for (names, length) in [
-        (
-            &[
-                "mul", "pow", "mul", "add", "mul", "tanh", "add", "mul", "silu",
-            ][..],
-            8,
-        ),
-        (
-            &["pow", "mul", "add", "mul", "tanh", "add", "mul", "mul"],
-            8,
-        ),
-        (&["div", "erf", "add", "mul", "mul", "sigmoid"], 5),
+        ("mul pow mul add mul tanh add mul silu", 8),
+        ("pow mul add mul tanh add mul mul", 8),
+        ("div erf add mul mul sigmoid", 5),
     ] {
         assert_eq!(hit(&named(names)), Some(("gelu", length)), "{names:?}");
     }
     // A gate of a recurrent cell, and a curve of other elements.
-    assert_eq!(hit(&named(&["sigmoid", "tanh", "mul", "add"])), None);
-    assert_eq!(hit(&named(&["mul", "tanh", "mul", "mul"])), None);
+    assert_eq!(hit(&named("sigmoid tanh mul add")), None);
+    assert_eq!(hit(&named("mul tanh mul mul")), None);
     // The normal CDF and a sigmoid.
-    assert_eq!(hit(&named(&["div", "erf", "add", "mul"])), None);
-    assert_eq!(hit(&named(&["div", "tanh", "add", "mul"])), None);
-    assert_eq!(
-        hit(&named(&["mul", "div", "erf", "add", "mul"])),
-        Some(("gelu", 5))
-    );
-    let mut other = named(&["div", "erf", "add", "mul", "mul"]);
+    assert_eq!(hit(&named("div erf add mul")), None);
+    assert_eq!(hit(&named("div tanh add mul")), None);
+    assert_eq!(hit(&named("mul div erf add mul")), Some(("gelu", 5)));
+    let mut other = named("div erf add mul mul");
     other[1] = pointwise_on("erf", 64);
     assert_eq!(hit(&other), None);
 }
@@ -239,14 +236,10 @@ fn softmax_written_out_is_recognized() {
 #[test]
 fn complex_rotary_embeddings_are_recognized() {
     let complex = |numel| {
+        let work = work("mul", Family::Pointwise, Dims::Elements { numel });
         doing(Work {
-            site: SiteId(0),
-            name: "mul",
-            family: Family::Pointwise,
-            direction: Direction::Fprop,
-            dims: Dims::Elements { numel },
             complex: true,
-            by_name: None,
+            ..work
         })
     };
     let cast = || pointwise_on("copy", 4096);
@@ -262,30 +255,15 @@ fn complex_rotary_embeddings_are_recognized() {
 
 #[test]
 fn updates_of_adam_are_recognized_by_the_names_of_their_kernels() {
-    let by_name = |name| {
-        doing(Work {
-            site: SiteId(0),
-            name,
-            family: Family::Pointwise,
-            direction: Direction::Unknown,
-            dims: Dims::Elements { numel: 4096 },
-            complex: false,
-            by_name: Some(1),
-        })
+    let named = |names: &'static str| -> Vec<_> {
+        let names = names.split(' ');
+        names.map(|n| by_kernel(n, Family::Pointwise, 1)).collect()
     };
-    let named = |names: &[&'static str]| names.iter().map(|n| by_name(n)).collect::<Vec<_>>();
-    let adam = [
-        "mul", "lerp", "mul", "addcmul", "sqrt", "div", "add", "addcdiv",
-    ];
-    assert_eq!(any(&named(&adam)), Some(("adam", 8)));
-    assert_eq!(
-        any(&named(&["mul", "addcmul", "sqrt"])),
-        Some(("pointwise", 3))
-    );
-    assert_eq!(
-        any(&named(&["sqrt", "div", "addcmul"])),
-        Some(("pointwise", 3))
-    );
+    let adam = named("mul lerp mul addcmul sqrt div add addcdiv");
+    assert_eq!(any(&adam), Some(("adam", 8)));
+    for part in ["mul addcmul sqrt", "sqrt div addcmul"] {
+        assert_eq!(any(&named(part)), Some(("pointwise", 3)), "{part}");
+    }
 }
 
 #[test]
@@ -384,19 +362,17 @@ fn any(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
 
 #[test]
 fn norms_include_their_leading_conversion_and_square() {
-    let mut links = named(&[
-        "add", "copy", "pow", "mean", "add", "rsqrt", "mul", "copy", "mul",
-    ]);
+    let mut links = named("add copy pow mean add rsqrt mul copy mul");
     let mean = links.get_mut(3).unwrap();
     *mean = link("mean", Family::Reduce, Dims::None);
     // The residual addition belongs to no sequence, and no pointwise sequence includes the rest.
     assert_eq!(any(&links), None);
     assert_eq!(any(links.get(1..).unwrap()), Some(("norm", 8)));
     // Two more operators before the conversion form a separate sequence.
-    let mut longer = named(&["mul", "add"]);
+    let mut longer = named("mul add");
     longer.extend(links);
     assert_eq!(any(&longer), Some(("pointwise", 3)));
-    assert_eq!(any(&named(&["copy", "add", "mul"])), Some(("pointwise", 3)));
+    assert_eq!(any(&named("copy add mul")), Some(("pointwise", 3)));
 }
 
 #[test]
@@ -424,16 +400,7 @@ fn backward_of_both_log_softmaxes_right_after_the_loss_proves_a_repetition() {
 
 #[test]
 fn attention_of_the_math_backend_and_of_one_head_is_recognized() {
-    let bmm = |batch, m, n, k| {
-        let dims = Dims::Gemm(GemmSize {
-            batch,
-            m,
-            n,
-            k,
-            contiguous: (false, true, true),
-        });
-        link("bmm", Family::Gemm, dims)
-    };
+    let bmm = |batch, m, n, k| gemm("bmm", batch, [m, n, k]);
     let scores = || softmax("softmax", 16_384, 16_384);
     let head = [
         bmm(1, 16_384, 16_384, 512),
@@ -460,29 +427,15 @@ fn attention_of_the_math_backend_and_of_one_head_is_recognized() {
 
 #[test]
 fn attention_is_recognized_by_the_names_of_its_kernels() {
-    let kernel = |name, family, products| {
-        doing(Work {
-            site: SiteId(0),
-            name,
-            family,
-            direction: Direction::Unknown,
-            dims: match family {
-                Family::Pointwise => Dims::Elements { numel: 4096 },
-                _ => Dims::None,
-            },
-            complex: false,
-            by_name: Some(products),
-        })
-    };
-    let bmm = |products| kernel("bmm", Family::Gemm, products);
-    let pointwise = |name| kernel(name, Family::Pointwise, 1);
-    let reduce = |name| kernel(name, Family::Reduce, 1);
+    let bmm = |products| by_kernel("bmm", Family::Gemm, products);
+    let pointwise = |name| by_kernel(name, Family::Pointwise, 1);
+    let reduce = |name| by_kernel(name, Family::Reduce, 1);
     let fused = [
         bmm(48),
         pointwise("mul"),
         pointwise("add"),
-        kernel("softmax", Family::Softmax, 1),
-        kernel("copy", Family::Copy, 1),
+        by_kernel("softmax", Family::Softmax, 1),
+        by_kernel("copy", Family::Copy, 1),
         bmm(48),
     ];
     assert_eq!(any(&fused), Some(("attention", 6)));
