@@ -8,6 +8,9 @@ use crate::profile::{
     Span, ThreadId,
 };
 
+/// A millisecond, ns.
+const MS: i64 = 1_000_000;
+
 fn costed(mut profile: ProfileBuilder) -> Costed {
     profile.profile.recorded.api_calls = true;
     estimate_costs(profile.run(), None)
@@ -22,7 +25,15 @@ fn int(value: i64) -> Answer {
 }
 
 fn double(value: f64) -> Answer {
-    Answer::Value(Value::Double(value))
+    Answer::from(value)
+}
+
+fn flag(value: bool) -> Answer {
+    Answer::from(value)
+}
+
+fn word(value: &str) -> Answer {
+    Answer::from(value)
 }
 
 /// Adds a kernel with this name, launched on thread 0.
@@ -129,7 +140,7 @@ fn micro_steps_that_reduce_gradients_are_counted() {
         }
     }
     let costed = costed(profile);
-    assert_eq!(of_run(&costed, "run.ddp"), Answer::Value(Value::Bool(true)));
+    assert_eq!(of_run(&costed, "run.ddp"), flag(true));
     assert_eq!(of_run(&costed, "run.synced_forwards"), int(3));
     assert_eq!(of_run(&costed, "run.optimizer_steps"), int(2));
 }
@@ -172,7 +183,6 @@ fn reductions_of_statistics_are_no_reductions_of_gradients() {
 
 #[test]
 fn frameworks_are_unknown_where_nothing_would_show_them() {
-    let flag = |value: bool| Answer::Value(Value::Bool(value));
     let facts = ["run.ddp", "run.fsdp", "run.data_parallel", "run.training"];
     let mut bare = ProfileBuilder::new();
     bare.range("epoch", 0, 1_000);
@@ -263,7 +273,6 @@ fn ranks_are_compared_with_their_median() {
 
 #[test]
 fn loading_code_after_the_second_step_is_counted_by_step() {
-    const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     for step in 0..5_i64 {
         let start = step * 100 * MS;
@@ -375,24 +384,9 @@ fn gaps_have_the_operator_that_waited() {
         "aten::nonzero",
     ];
     let costed = costed(waiting_in(&ops));
-    let table = FactTable::new(&costed);
-    let mut seen = Vec::new();
-    for member in table.members(MemberKind::Gap) {
-        let view = table.view(member);
-        if view.get("gap.cause") != Answer::Value(Value::Str("after_sync".into())) {
-            continue;
-        }
-        let name = match view.get("gap.op_name") {
-            Answer::Value(Value::Str(name)) => name.to_string(),
-            _ => "-".to_owned(),
-        };
-        if let Answer::Value(Value::Int(count)) = view.get("gap.count") {
-            seen.push((name, count));
-        }
-    }
-    seen.sort();
-    let expected = [("-", 1), ("local_scalar_dense", 1), ("nonzero", 2)];
-    assert_eq!(seen, expected.map(|(name, count)| (name.to_owned(), count)));
+    let seen = of_gaps(&costed, "after_sync", &["gap.op_name", "gap.count"]);
+    let expected = [["-", "1"], ["local_scalar_dense", "1"], ["nonzero", "2"]];
+    assert_eq!(seen, expected);
 }
 
 /// The facts of the gaps with a cause, as text.
@@ -405,6 +399,7 @@ fn of_gaps(costed: &Costed, cause: &str, facts: &[&str]) -> Vec<Vec<String>> {
             let word = |fact: &&str| match view.get(fact) {
                 Answer::Value(Value::Str(word)) => word.to_string(),
                 Answer::Value(Value::Strings(list)) => list.join(" "),
+                Answer::Value(Value::Int(number)) => number.to_string(),
                 _ => "-".to_owned(),
             };
             seen.push(facts.iter().map(word).collect());
@@ -453,7 +448,6 @@ fn gaps_have_the_operators_around_the_one_that_waited() {
 
 #[test]
 fn idle_time_names_the_loader_that_filled_it() {
-    const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let loaders = [
@@ -498,7 +492,6 @@ fn of_copy_in(ranges: &[&str], call: &str, facts: &[&str]) -> Vec<Answer> {
 
 #[test]
 fn copies_have_their_call_and_the_operator_that_was_called() {
-    let word = |text: &str| Answer::Value(Value::Str(text.into()));
     assert_eq!(
         of_copy(
             "hipMemcpyWithStream",
@@ -515,13 +508,13 @@ fn a_single_copy_and_copies_of_gradients_are_told_apart() {
     let facts = ["copy.once", "copy.gradient_ns"];
     assert_eq!(
         of_copy("cudaMemcpyAsync", &facts),
-        [Answer::from(true), double(0.0)]
+        [flag(true), double(0.0)]
     );
     let node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let ranges = [node, "torch::autograd::AccumulateGrad", "aten::clone"];
     assert_eq!(
         of_copy_in(&ranges, "cudaMemcpyAsync", &facts),
-        [Answer::from(true), double(10.0)]
+        [flag(true), double(10.0)]
     );
 }
 
@@ -567,7 +560,6 @@ fn falling_clocks_slow_down_equal_products() {
 
 #[test]
 fn idle_host_activity_is_named_by_its_range() {
-    const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     profile.range("epoch", 0, 100 * MS);
     profile.range("iteration 3", 0, 60 * MS);
@@ -581,10 +573,7 @@ fn idle_host_activity_is_named_by_its_range() {
     let mut seen = Vec::new();
     for member in table.members(MemberKind::Gap) {
         let view = table.view(member);
-        assert_eq!(
-            view.get("gap.cause"),
-            Answer::Value(Value::Str("host_busy".into()))
-        );
+        assert_eq!(view.get("gap.cause"), word("host_busy"));
         if let Answer::Value(Value::Str(name)) = view.get("gap.op") {
             seen.push(name.to_string());
         }
@@ -609,7 +598,6 @@ fn long_gap(costed: &Costed, fact: &str) -> Answer {
 
 #[test]
 fn idle_python_time_is_named_by_the_innermost_function() {
-    const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
@@ -627,7 +615,6 @@ fn idle_python_time_is_named_by_the_innermost_function() {
     }
     launch(&mut profile, "softmax_warp_forward", 31 * MS);
     let costed = costed(profile);
-    let word = |text: &str| Answer::Value(Value::Str(text.into()));
     assert_eq!(long_gap(&costed, "gap.cause"), word("data_loading"));
     let zoom = "zoom (ndimage/_interpolation.py:739)";
     assert_eq!(long_gap(&costed, "gap.op"), word(zoom));
@@ -635,34 +622,27 @@ fn idle_python_time_is_named_by_the_innermost_function() {
 
 #[test]
 fn idle_time_in_a_loader_without_functions_has_no_name() {
-    const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
     profile.range(loader, MS, 30 * MS).kind = RangeKind::Annotation;
     launch(&mut profile, "softmax_warp_forward", 31 * MS);
     let costed = costed(profile);
-    let word = |text: &str| Answer::Value(Value::Str(text.into()));
     assert_eq!(long_gap(&costed, "gap.cause"), word("data_loading"));
     assert_eq!(long_gap(&costed, "gap.op"), Answer::Absent);
 }
 
 #[test]
 fn idle_time_without_ranges_is_named_by_what_follows() {
-    const MS: i64 = 1_000_000;
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);
     profile.range("data copy in", 40 * MS, 42 * MS);
     profile.range("inner", 40 * MS + 10, 42 * MS);
     launch(&mut profile, "softmax_warp_forward", 41 * MS);
     let costed = costed(profile);
-    let word = |text: &str| Answer::Value(Value::Str(text.into()));
     assert_eq!(long_gap(&costed, "gap.op"), Answer::Absent);
     assert_eq!(long_gap(&costed, "gap.before"), word("data copy in"));
-    assert_eq!(
-        long_gap(&costed, "gap.before_copy"),
-        Answer::Value(Value::Bool(false))
-    );
+    assert_eq!(long_gap(&costed, "gap.before_copy"), flag(false));
 }
 
 #[test]
@@ -691,7 +671,6 @@ fn synchronizations_are_counted_with_operator_bytes_and_line() {
     profile.call(ThreadId(0), "cudaFreeHost", 50_600, 0);
     launch(&mut profile, "softmax_warp_forward", 51_000);
     let costed = costed(profile);
-    let word = |text: &str| Answer::Value(Value::Str(text.into()));
     assert_eq!(of_run(&costed, "run.sync_calls"), int(4));
     assert_eq!(of_run(&costed, "run.sync_op"), word("aten::copy_"));
     assert_eq!(of_run(&costed, "run.sync_op_calls"), int(4));
@@ -728,7 +707,6 @@ fn copies_to_the_host_that_wait_are_counted_once() {
 
 #[test]
 fn idle_time_of_one_step_among_several_is_told_apart() {
-    const MS: i64 = 1_000_000;
     // Two kernels per step, the second of which is late by `late` in each step.
     let in_one_step = |late: [i64; 4]| {
         let mut profile = ProfileBuilder::new();
@@ -742,12 +720,12 @@ fn idle_time_of_one_step_among_several_is_told_apart() {
         let table = FactTable::new(&costed);
         let gaps = table.members(MemberKind::Gap);
         let views = gaps.iter().map(|gap| table.view(*gap));
-        let late = views.filter(|v| v.get("gap.cause") == Answer::from("host_late"));
+        let late = views.filter(|v| v.get("gap.cause") == word("host_late"));
         let answers: Vec<Answer> = late.map(|v| v.get("gap.in_one_step")).collect();
         answers
     };
-    assert_eq!(in_one_step([800_000, 0, 0, 0]), [Answer::from(true)]);
-    assert_eq!(in_one_step([800_000; 4]), [Answer::from(false)]);
+    assert_eq!(in_one_step([800_000, 0, 0, 0]), [flag(true)]);
+    assert_eq!(in_one_step([800_000; 4]), [flag(false)]);
 }
 
 #[test]
@@ -808,7 +786,7 @@ fn settings_of_data_loaders_are_known_where_all_agree() {
         pin_memory: true,
         ..LoaderConfig::default()
     };
-    let flag = Answer::Value(Value::Bool(true));
+    let flag = flag(true);
     assert_eq!(
         with(&[]),
         [

@@ -329,51 +329,37 @@ fn blocks_along_tokens(tokens: u64, experts: u64, tile: u64, per_token: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{call, t};
-    use super::super::{cost, cost_of_experts};
+    use super::super::cost_of_experts;
+    use super::super::testing::{call, check, fprop};
     use super::{Launched, experts_per_token};
-    use crate::base::DType::{self, Bf16, Fp32, Int32, Uint8};
-    use crate::correlate::Direction;
-    use crate::cost::{OpCost, UnknownCost};
-
-    fn given(module: &str, shapes: [&[u64]; 4], dtype: DType) -> Result<OpCost, UnknownCost> {
-        let [hidden, w1, w2, chosen] = shapes;
-        let values = vec![
-            t(Bf16, hidden),
-            t(dtype, w1),
-            t(dtype, w2),
-            t(Fp32, chosen),
-            t(Int32, chosen),
-        ];
-        let (op, args) = call(module, "inplace_fused_experts", values);
-        cost(&op, &args, Direction::Fprop, false, None)
-    }
+    use crate::cost::UnknownCost;
 
     #[test]
     fn experts_with_given_weights_cost_their_products_and_at_most_all_weights() {
-        let shapes: [&[u64]; 4] = [&[10, 64], &[8, 96, 64], &[8, 64, 48], &[10, 2]];
+        let given = |module: &str, tokens: u64, w1: &str, w2: &str| {
+            let chosen = format!("fp32[{tokens}, 2], int32[{tokens}, 2]");
+            format!("{module}::inplace_fused_experts(bf16[{tokens}, 64], {w1}, {w2}, {chosen})")
+        };
+        let (w1, w2) = ("bf16[8, 96, 64]", "bf16[8, 64, 48]");
         let flops = 2 * 20 * (64 * 96 + 48 * 64);
+        let tensors = 2 * 10 * 64 * 2 + 2 * 20 * 4;
         for module in ["vllm", "sglang"] {
-            let found = given(module, shapes, Bf16).unwrap();
-            let bytes = 2 * 10 * 64 * 2 + 2 * 20 * 4 + 8 * (96 * 64 + 64 * 48) * 2;
-            assert_eq!((found.flops(), found.bytes()), (flops, bytes), "{module}");
-            assert!(found.at_most);
+            let call = given(module, 10, w1, w2);
+            check(&[(&call, flops, tensors + 8 * (96 * 64 + 64 * 48) * 2)]);
+            assert!(fprop(&call).unwrap().at_most);
         }
         // Two elements in a byte.
-        let packed: [&[u64]; 4] = [&[10, 64], &[8, 96, 32], &[8, 64, 24], &[10, 2]];
-        let found = given("vllm", packed, Uint8).unwrap();
-        let bytes = 2 * 10 * 64 * 2 + 2 * 20 * 4 + 8 * (96 * 32 + 64 * 24);
-        assert_eq!((found.flops(), found.bytes()), (flops, bytes));
+        let packed = given("vllm", 10, "uint8[8, 96, 32]", "uint8[8, 64, 24]");
+        check(&[(&packed, flops, tensors + 8 * (96 * 32 + 64 * 24))]);
         // One token goes to two different experts, so exactly two are read.
-        let single: [&[u64]; 4] = [&[1, 64], &[8, 96, 64], &[8, 64, 48], &[1, 2]];
-        let found = given("vllm", single, Bf16).unwrap();
+        let found = fprop(&given("vllm", 1, w1, w2)).unwrap();
         let bytes = 2 * 64 * 2 + 2 * 2 * 4 + 2 * (96 * 64 + 64 * 48) * 2;
         assert_eq!(
             (found.bytes(), found.at_most, found.note),
             (bytes, false, None)
         );
-        let other: [&[u64]; 4] = [&[10, 64], &[8, 96, 64], &[8, 64, 40], &[10, 2]];
-        assert_eq!(given("vllm", other, Bf16), Err(UnknownCost::BadArguments));
+        let other = fprop(&given("vllm", 10, w1, "bf16[8, 64, 40]"));
+        assert_eq!(other, Err(UnknownCost::BadArguments));
     }
 
     /// Blocks as FlashInfer's `getMaxNumCtasInBatchDim` counts them.
@@ -405,8 +391,7 @@ mod tests {
             grid: [columns, tokens, 1],
         };
         let of = |name: &str, kernels: &[Launched<'_>]| {
-            let values = vec![t(Bf16, &[888, 3072]), t(Bf16, &[888, 128])];
-            let (op, args) = call("vllm", name, values);
+            let (op, args) = call(&format!("vllm::{name}(bf16[888, 3072], bf16[888, 128])"));
             cost_of_experts(&op, &args, kernels)
         };
         let found = of("moe_forward", &[kernel(up, 8, 342), kernel(down, 24, 342)]).unwrap();
@@ -418,21 +403,13 @@ mod tests {
         let unknown = Err(UnknownCost::DataDependent);
         // A result of another width, blocks that fit no number of experts, split sums, one kernel only, and
         // kernels of shared experts among them.
+        let (name, first) = ("moe_forward", kernel(up, 8, 342));
         for (name, kernels) in [
-            (
-                "moe_forward",
-                vec![kernel(up, 8, 342), kernel(down, 23, 342)],
-            ),
-            (
-                "moe_forward",
-                vec![kernel(up, 8, 343), kernel(down, 24, 343)],
-            ),
-            ("moe_forward", vec![kernel(up, 8, 342)]),
-            ("moe_forward", vec![kernel(up, 8, 342), kernel(up, 24, 342)]),
-            (
-                "moe_forward_shared",
-                vec![kernel(up, 8, 342), kernel(down, 24, 342)],
-            ),
+            (name, vec![first, kernel(down, 23, 342)]),
+            (name, vec![kernel(up, 8, 343), kernel(down, 24, 343)]),
+            (name, vec![first]),
+            (name, vec![first, kernel(up, 24, 342)]),
+            ("moe_forward_shared", vec![first, kernel(down, 24, 342)]),
         ] {
             assert_eq!(of(name, &kernels), unknown, "{name} {kernels:?}");
         }
@@ -454,8 +431,7 @@ mod tests {
             grid: [blocks, 1, 1],
         };
         let of = |kernels: &[Launched<'_>]| {
-            let values = vec![t(Bf16, &[1000, 2880]), t(Bf16, &[1000, 32])];
-            let (op, args) = call("vllm", "moe_forward", values);
+            let (op, args) = call("vllm::moe_forward(bf16[1000, 2880], bf16[1000, 32])");
             cost_of_experts(&op, &args, kernels)
         };
         let (first, second) = (kernel(up, 128, 48 * blocks), kernel(down, 256, 12 * blocks));

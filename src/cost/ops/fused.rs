@@ -334,30 +334,19 @@ fn fused_operators(name: &str) -> impl Iterator<Item = &str> + Clone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost;
-    use crate::base::DType;
-    use crate::correlate::{Arg, ArgValue, Direction, OpArgs, OpName, Tensor};
-    use crate::cost::{Dims, GemmSize};
+    use super::super::testing::fprop;
+    use crate::cost::{OpCost, UnknownCost};
+
+    /// The cost of a kernel on fp16 buffers of these shapes and numbers of elements.
+    fn of(name: &str, shapes: &[&[u64]], sizes: &[i64]) -> Result<OpCost, UnknownCost> {
+        let buffers = shapes.iter().map(|shape| format!("fp16{shape:?}"));
+        let sizes = sizes.iter().map(i64::to_string);
+        let args: Vec<String> = buffers.chain(sizes).collect();
+        fprop(&format!("{name}({})", args.join(", ")))
+    }
 
     fn bytes(name: &str, shapes: &[&[u64]], sizes: &[i64]) -> u64 {
-        let tensor = |shape: &&[u64]| {
-            ArgValue::Tensor(Tensor {
-                shape: shape.to_vec(),
-                dtype: Some(DType::Fp16),
-                strides: None,
-            })
-        };
-        let values = (shapes.iter().map(tensor)).chain(sizes.iter().map(|n| ArgValue::Int(*n)));
-        let args = OpArgs {
-            items: values.map(|value| Arg { name: None, value }).collect(),
-        };
-        let op = OpName {
-            module: String::new(),
-            name: name.to_owned(),
-        };
-        cost(&op, &args, Direction::Fprop, false, None)
-            .unwrap()
-            .bytes()
+        of(name, shapes, sizes).unwrap().bytes()
     }
 
     #[test]
@@ -400,28 +389,10 @@ mod tests {
 
     /// FLOPs and `(m, n, k)` of a product of TorchInductor's template.
     fn template(name: &str, shapes: &[&[u64]]) -> Option<(u64, Option<[u64; 3]>)> {
-        let tensor = |shape: &&[u64]| {
-            let value = ArgValue::Tensor(Tensor {
-                shape: shape.to_vec(),
-                dtype: Some(DType::Fp16),
-                strides: None,
-            });
-            Arg { name: None, value }
-        };
-        let op = OpName {
-            module: String::new(),
-            name: name.to_owned(),
-        };
-        let args = OpArgs {
-            items: shapes.iter().map(tensor).collect(),
-        };
-        let cost = cost(&op, &args, Direction::Fprop, false, None).ok()?;
+        let cost = of(name, shapes, &[]).ok()?;
         let elements: u64 = shapes.iter().map(|s| s.iter().product::<u64>()).sum();
         assert_eq!(cost.bytes(), 2 * elements, "{name} {shapes:?}");
-        let dims = match cost.roles[0].dims {
-            Dims::Gemm(GemmSize { m, n, k, .. }) => Some([m, n, k]),
-            _ => None,
-        };
+        let dims = cost.roles[0].dims.gemm().map(|g| [g.m, g.n, g.k]);
         Some((cost.flops(), dims))
     }
 

@@ -386,153 +386,106 @@ fn rowwise_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost;
-    use super::super::testing::{call, t};
-    use crate::base::DType::{self, Bf16, Fp8, Fp32, Int32, Int64};
-    use crate::correlate::{ArgValue, Direction};
+    use super::super::testing::{check, fprop};
     use crate::cost::UnknownCost;
-
-    fn of(module: &str, name: &str, values: Vec<ArgValue>) -> Result<(u64, u64), UnknownCost> {
-        let (op, args) = call(module, name, values);
-        let cost = cost(&op, &args, Direction::Fprop, false, None)?;
-        Ok((cost.flops(), cost.bytes()))
-    }
 
     #[test]
     fn operators_of_serving_engines_cost_what_their_signatures_say() {
-        let x = || t(Bf16, &[8, 128]);
-        let w = || t(Bf16, &[128]);
-        let rows = vec![
-            ("aiter", "rmsnorm", vec![x(), x(), w()], (4096, 4352)),
+        check(&[
             (
-                "aiter",
-                "add_rmsnorm",
-                vec![x(), x(), x(), x(), w()],
-                (5120, 8448),
+                "aiter::rmsnorm(bf16[8, 128], bf16[8, 128], bf16[128])",
+                4096,
+                4352,
             ),
             (
-                "sgl_kernel",
-                "fused_add_rmsnorm",
-                vec![x(), x(), w()],
-                (5120, 8448),
+                "aiter::add_rmsnorm(bf16[8, 128], bf16[8, 128], bf16[8, 128], bf16[8, 128], bf16[128])",
+                5120,
+                8448,
             ),
             (
-                "sgl_kernel",
-                "silu_and_mul",
-                vec![t(Bf16, &[8, 64]), x()],
-                (2560, 3072),
+                "sgl_kernel::fused_add_rmsnorm(bf16[8, 128], bf16[8, 128], bf16[128])",
+                5120,
+                8448,
             ),
             (
-                "_C",
-                "static_scaled_fp8_quant",
-                vec![t(Fp8, &[8, 64]), t(Bf16, &[8, 64]), t(Fp32, &[])],
-                (1024, 1536),
+                "sgl_kernel::silu_and_mul(bf16[8, 64], bf16[8, 128])",
+                2560,
+                3072,
             ),
             (
-                "aiter",
-                "gemm_a16w16",
-                vec![t(Bf16, &[8, 64]), t(Bf16, &[32, 64])],
-                (32_768, 5632),
+                "_C::static_scaled_fp8_quant(fp8[8, 64], bf16[8, 64], fp32[])",
+                1024,
+                1536,
             ),
             (
-                "_C_cache_ops",
-                "reshape_and_cache_flash",
-                vec![
-                    t(Bf16, &[8, 2, 64]),
-                    t(Bf16, &[8, 2, 64]),
-                    t(Fp8, &[10, 16, 2, 64]),
-                    t(Fp8, &[10, 16, 2, 64]),
-                    t(Int64, &[8]),
-                ],
-                (0, 6208),
+                "aiter::gemm_a16w16(bf16[8, 64], bf16[32, 64])",
+                32_768,
+                5632,
             ),
             (
-                "fbgemm",
-                "permute_2D_sparse_data",
-                vec![t(Int32, &[4]), t(Int32, &[4, 8]), t(Int64, &[100])],
-                (0, 1872),
+                "_C_cache_ops::reshape_and_cache_flash(bf16[8, 2, 64], bf16[8, 2, 64], \
+                 fp8[10, 16, 2, 64], fp8[10, 16, 2, 64], int64[8])",
+                0,
+                6208,
             ),
             (
-                "fbgemm",
-                "block_bucketize_sparse_features",
-                vec![
-                    t(Int32, &[8]),
-                    t(Int64, &[100]),
-                    ArgValue::Bool(true),
-                    ArgValue::Bool(false),
-                    t(Int64, &[4]),
-                    ArgValue::Int(2),
-                    t(Fp32, &[100]),
-                ],
-                // Lengths once and for both buckets; indices twice and their positions; weights twice.
-                (0, 3 * 8 * 4 + 3 * 100 * 8 + 2 * 100 * 4),
+                "fbgemm::permute_2D_sparse_data(int32[4], int32[4, 8], int64[100])",
+                0,
+                1872,
             ),
+            // Lengths once and for both buckets; indices twice and their positions; weights twice.
             (
-                "fbgemm",
-                "FloatToHFP8Quantized",
-                vec![t(Fp32, &[8, 8])],
-                (128, 320),
+                "fbgemm::block_bucketize_sparse_features(int32[8], int64[100], true, false, int64[4], \
+                 2, fp32[100])",
+                0,
+                3 * 8 * 4 + 3 * 100 * 8 + 2 * 100 * 4,
             ),
+            ("fbgemm::FloatToHFP8Quantized(fp32[8, 8])", 128, 320),
             // 6 columns, padded to 8, and 8 bytes of scales per row.
             (
-                "fbgemm",
-                "FloatToFP8RowwiseQuantized",
-                vec![t(Fp32, &[4, 6]), ArgValue::Bool(true)],
-                (2 * 24, 4 * 24 + 4 * 16),
+                "fbgemm::FloatToFP8RowwiseQuantized(fp32[4, 6], true)",
+                2 * 24,
+                4 * 24 + 4 * 16,
             ),
             (
-                "fbgemm",
-                "FP8RowwiseQuantizedToFloat",
-                vec![
-                    t(DType::Uint8, &[4, 16]),
-                    ArgValue::Bool(true),
-                    ArgValue::Int(5),
-                ],
-                (2 * 32, 64 + 2 * 32),
+                "fbgemm::FP8RowwiseQuantizedToFloat(uint8[4, 16], true, 5)",
+                2 * 32,
+                64 + 2 * 32,
             ),
-        ];
-        for (module, name, values, wanted) in rows {
-            assert_eq!(of(module, name, values), Ok(wanted), "{module}::{name}");
-        }
+        ]);
     }
 
     #[test]
     fn only_the_rotated_part_of_a_head_is_moved() {
-        let rotary = |head| {
-            let cache = t(Bf16, &[100, 64]);
-            let (q, k) = (t(Bf16, &[8, 256]), t(Bf16, &[8, 128]));
-            let values = vec![t(Int64, &[8]), q, k, ArgValue::Int(head), cache];
-            of("_C", "rotary_embedding", values)
-        };
-        assert_eq!(rotary(64), Ok((3 * 3072, 64 + 1024 + 4 * 3072)));
-        assert_eq!(rotary(128), Ok((3 * 1536, 64 + 1024 + 4 * 1536)));
+        for (head, moved) in [(64, 3072), (128, 1536)] {
+            let operands = "int64[8], bf16[8, 256], bf16[8, 128]";
+            let call = format!("_C::rotary_embedding({operands}, {head}, bf16[100, 64])");
+            check(&[(&call, 3 * moved, 64 + 1024 + 4 * moved)]);
+        }
     }
 
     #[test]
     fn dropped_features_and_experts_depend_on_data() {
-        let values = vec![t(Int32, &[3]), t(Int32, &[4, 8]), t(Int64, &[100])];
-        let dropped = of("fbgemm", "permute_2D_sparse_data", values);
-        assert_eq!(dropped, Err(UnknownCost::DataDependent));
-        let values = vec![t(Bf16, &[8, 64]), t(Bf16, &[8, 16])];
-        let experts = of("vllm", "moe_forward", values);
-        assert_eq!(experts, Err(UnknownCost::DataDependent));
+        for call in [
+            "fbgemm::permute_2D_sparse_data(int32[3], int32[4, 8], int64[100])",
+            "vllm::moe_forward(bf16[8, 64], bf16[8, 16])",
+        ] {
+            assert_eq!(fprop(call), Err(UnknownCost::DataDependent), "{call}");
+        }
     }
 
     #[test]
     fn paged_prefill_is_known_where_all_sequences_are_equally_long() {
-        let prefill = |tokens: u64, longest_key, window| {
-            let cache = || t(Bf16, &[100, 2, 64]);
-            let mut values = vec![t(Bf16, &[tokens, 4, 64]), cache(), cache()];
-            values.extend([t(Int32, &[3]), t(Int32, &[3]), t(Int32, &[32])]);
-            values.extend([ArgValue::Int(16), ArgValue::Int(longest_key)]);
-            values.extend([0.0, 0.125, 0.0].map(ArgValue::Float));
-            values.extend([false, true].map(ArgValue::Bool));
-            values.extend([window, -1].map(ArgValue::Int));
-            of("aiter", "mha_batch_prefill", values)
+        let prefill = |tokens: u64, longest_key: u64, window: i64| {
+            let cache = "bf16[100, 2, 64]";
+            let tensors =
+                format!("bf16[{tokens}, 4, 64], {cache}, {cache}, int32[3], int32[3], int32[32]");
+            let rest = format!("16, {longest_key}, 0.0, 0.125, 0.0, false, true, {window}, -1");
+            format!("aiter::mha_batch_prefill({tensors}, {rest})")
         };
-        assert_eq!(prefill(32, 16, -1), Ok((524_288, 49_792)));
+        check(&[(&prefill(32, 16, -1), 524_288, 49_792)]);
         for other in [prefill(31, 16, -1), prefill(32, 17, -1), prefill(32, 16, 8)] {
-            assert_eq!(other, Err(UnknownCost::DataDependent));
+            assert_eq!(fprop(&other), Err(UnknownCost::DataDependent));
         }
     }
 }

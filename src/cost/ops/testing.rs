@@ -1,26 +1,48 @@
-//! Calls of operators for the tests of their costs.
+//! Calls of operators for tests.
 
+#![allow(clippy::unwrap_used)]
+
+use super::cost;
 use crate::base::DType;
-use crate::correlate::{Arg, ArgValue, OpArgs, OpName, Tensor};
+use crate::correlate::{Direction, OpArgs, OpName};
+use crate::cost::user::argument::testing::arguments;
+use crate::cost::{OpCost, UnknownCost};
 
-/// A contiguous tensor.
-pub(super) fn t(dtype: DType, shape: &[u64]) -> ArgValue {
-    ArgValue::Tensor(Tensor {
-        shape: shape.to_vec(),
-        dtype: Some(dtype),
-        strides: None,
-    })
+pub(super) fn op(full: &str) -> OpName {
+    let (module, name) = full
+        .split_once("::")
+        .or_else(|| full.rsplit_once('.'))
+        .unwrap_or(("", full));
+    OpName {
+        module: module.into(),
+        name: name.into(),
+    }
 }
 
-/// A call without names of arguments.
-pub(super) fn call(module: &str, name: &str, values: Vec<ArgValue>) -> (OpName, OpArgs) {
-    let op = OpName {
-        module: module.to_owned(),
-        name: name.to_owned(),
-    };
-    let items = values.into_iter().map(|value| Arg { name: None, value });
-    let args = OpArgs {
-        items: items.collect(),
-    };
-    (op, args)
+/// The operator and the arguments of `aten::mm(fp16[4, 6], fp16[6, 8])`.
+pub(super) fn call(text: &str) -> (OpName, OpArgs) {
+    let (name, rest) = text.split_once('(').unwrap_or((text, ")"));
+    (op(name), arguments(rest.strip_suffix(')').unwrap()))
+}
+
+pub(super) fn fprop(text: &str) -> Result<OpCost, UnknownCost> {
+    of_dtype(text, None)
+}
+
+/// The cost of a call whose kernel computes with this type.
+pub(super) fn of_dtype(text: &str, dtype: Option<DType>) -> Result<OpCost, UnknownCost> {
+    let (name, args) = call(text);
+    cost(&name, &args, Direction::Fprop, false, dtype)
+}
+
+pub(super) fn totals(cost: Result<OpCost, UnknownCost>) -> (u64, u64) {
+    let cost = cost.unwrap();
+    (cost.flops(), cost.bytes())
+}
+
+/// Compares the FLOPs and bytes of forward calls.
+pub(super) fn check(rows: &[(&str, u64, u64)]) {
+    for (call, flops, bytes) in rows {
+        assert_eq!(totals(fprop(call)), (*flops, *bytes), "{call}");
+    }
 }

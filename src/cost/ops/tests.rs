@@ -6,53 +6,14 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::testing::{call, check, fprop, of_dtype, op, totals};
 use super::*;
 use crate::correlate::{Arg, ArgValue, Tensor};
-use crate::cost::user::argument::testing::arguments;
 use crate::cost::{AttentionSize, Dims, GemmSize};
-
-fn op(full: &str) -> OpName {
-    let (module, name) = full
-        .split_once("::")
-        .or_else(|| full.rsplit_once('.'))
-        .unwrap_or(("", full));
-    OpName {
-        module: module.into(),
-        name: name.into(),
-    }
-}
-
-/// The operator and the arguments of `aten::mm(fp16[4, 6], fp16[6, 8])`.
-fn call(text: &str) -> (OpName, OpArgs) {
-    let (name, rest) = text.split_once('(').unwrap_or((text, ")"));
-    (op(name), arguments(rest.strip_suffix(')').unwrap()))
-}
-
-fn fprop(text: &str) -> Result<OpCost, UnknownCost> {
-    of_dtype(text, None)
-}
-
-/// The cost of a call whose kernel computes with this type.
-fn of_dtype(text: &str, dtype: Option<DType>) -> Result<OpCost, UnknownCost> {
-    let (name, args) = call(text);
-    cost(&name, &args, Direction::Fprop, false, dtype)
-}
 
 fn bprop(text: &str) -> Result<OpCost, UnknownCost> {
     let (name, args) = call(text);
     cost(&name, &args, Direction::Bprop, true, None)
-}
-
-fn totals(cost: Result<OpCost, UnknownCost>) -> (u64, u64) {
-    let cost = cost.unwrap();
-    (cost.flops(), cost.bytes())
-}
-
-/// Compares the FLOPs and bytes of forward calls.
-fn check(rows: &[(&str, u64, u64)]) {
-    for (call, flops, bytes) in rows {
-        assert_eq!(totals(fprop(call)), (*flops, *bytes), "{call}");
-    }
 }
 
 use DType::{Bf16, Fp16, Fp32, Int64};
@@ -153,13 +114,13 @@ fn an_addmm_node_accepts_the_arguments_of_linear() {
 #[test]
 fn contiguous_dimensions_follow_the_strides() {
     let contiguous = |strides: [Option<[i64; 2]>; 2]| {
-        let mut args = arguments("fp16[4, 6], fp16[6, 8]");
+        let (name, mut args) = call("aten::mm(fp16[4, 6], fp16[6, 8])");
         for (arg, given) in args.items.iter_mut().zip(strides) {
             if let ArgValue::Tensor(tensor) = &mut arg.value {
                 tensor.strides = given.map(|s| s.to_vec());
             }
         }
-        let cost = cost(&op("aten::mm"), &args, Direction::Fprop, false, None);
+        let cost = cost(&name, &args, Direction::Fprop, false, None);
         cost.unwrap().roles[0].dims.gemm().unwrap().contiguous
     };
     // row-major both: k of A, n of B and C
