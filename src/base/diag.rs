@@ -42,6 +42,15 @@ impl Source {
         })
     }
 
+    /// Where `text` stands within a part of the file; all of the part if it does not.
+    pub fn find_in(&self, part: Range<usize>, text: &str) -> Range<usize> {
+        let inside = self.text.get(part.clone()).unwrap_or_default();
+        match inside.find(text) {
+            Some(at) => part.start + at..part.start + at + text.len(),
+            None => part,
+        }
+    }
+
     /// Reads a UTF-8 file of at most 1 MiB.
     ///
     /// # Errors
@@ -275,6 +284,17 @@ impl Complaints {
     /// Whether there are no complaints.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// `value`, unless there are complaints about it.
+    ///
+    /// # Errors
+    /// The complaints.
+    pub fn accept<T>(self, value: T) -> Result<T, Complaints> {
+        match self.is_empty() {
+            true => Ok(value),
+            false => Err(self),
+        }
     }
 
     /// The complaints by file name and position, independent of the order in which they were

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use ::toml::de::DeValue;
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::suggest::{did_you_mean, nearest};
 use super::text;
@@ -130,153 +130,126 @@ pub fn check(table: &Table<'_>, keys: &[Key], sets: Sets) {
 
 /// Reports a value that does not have a shape; returns whether it has.
 pub fn check_value(shape: &Shape, value: &Item<'_>) -> bool {
-    let fits = fits(shape, value).unwrap_or(false);
+    let fits = fits(shape, value).is_some();
     if !fits {
         value.refuse();
     }
     fits
 }
 
-/// Whether a value has a shape; `None` or false if a mistake was reported.
-fn fits(shape: &Shape, value: &Item<'_>) -> Option<bool> {
+/// `None` if a value does not have a shape, which was reported.
+fn fits(shape: &Shape, value: &Item<'_>) -> Option<()> {
     let path = || value.path();
     let no = |shown: &dyn std::fmt::Debug, what: String| {
-        value.complain(format!("`{}` cannot be {shown:?}", path()), what);
-        Some(false)
+        value.wrong(format!("`{}` cannot be {shown:?}", path()), what)
     };
     match shape {
         Shape::Text(least, most) => {
             let text = value.str()?.value;
             if *least > 0 && text.trim().is_empty() {
-                value.complain(format!("`{}` is empty", path()), "");
-                return Some(false);
+                return value.wrong(format!("`{}` is empty", path()), "");
             }
-            let fits = text.chars().count() <= *most;
-            if !fits {
-                value.complain(format!("`{}` has more than {most} characters", path()), "");
+            if text.chars().count() > *most {
+                let title = format!("`{}` has more than {most} characters", path());
+                return value.wrong(title, "");
             }
-            Some(fits)
         }
-        Shape::Line(most) => fits_all(fits(&Shape::Text(1, usize::MAX), value)?, || {
+        Shape::Line(most) => {
+            fits(&Shape::Text(1, usize::MAX), value)?;
             let line = value.str()?.value.trim();
-            let fits = !line.contains('\n') && line.chars().count() <= *most;
-            if !fits {
+            if line.contains('\n') || line.chars().count() > *most {
                 let title = format!("`{}` must be one line of at most {most} characters", path());
-                value.complain(title, "");
+                return value.wrong(title, "");
             }
-            Some(fits)
-        }),
+        }
         Shape::Form(form) => {
             let text = value.str()?.value;
-            let fits = (form.fits)(text);
-            if !fits {
-                value.complain(
-                    format!("`{}` must be {}, not `{text}`", path(), form.what),
-                    "",
-                );
+            if !(form.fits)(text) {
+                let title = format!("`{}` must be {}, not `{text}`", path(), form.what);
+                return value.wrong(title, "");
             }
-            Some(fits)
         }
-        Shape::Word(known) => word(value, &known()),
-        Shape::Flag => Some(value.bool().is_some()),
+        Shape::Word(known) => word(value, &known())?,
+        Shape::Flag => {
+            value.bool()?;
+        }
         Shape::Yes => {
-            let fits = value.bool()?.value;
-            if !fits {
-                value.complain(format!("`{}` can only be true", path()), "");
+            if !value.bool()?.value {
+                return value.wrong(format!("`{}` can only be true", path()), "");
             }
-            Some(fits)
         }
         Shape::Above(from, to) => {
             let number = value.float()?.value;
-            match number > *from && number <= *to {
-                true => Some(true),
-                false => no(&number, format!("must be above {from} and at most {to}")),
+            if number <= *from || number > *to {
+                return no(&number, format!("must be above {from} and at most {to}"));
             }
         }
-        Shape::Number => Some(value.float().is_some()),
+        Shape::Number => {
+            value.float()?;
+        }
         Shape::Whole(from, to) => {
             let number = value.int()?.value;
             match (*from..=*to).contains(&number) {
-                true => Some(true),
-                false if *to == i64::MAX => no(&number, format!("must be at least {from}")),
-                false => no(&number, format!("must be {from} to {to}")),
+                true => {}
+                false if *to == i64::MAX => return no(&number, format!("must be at least {from}")),
+                false => return no(&number, format!("must be {from} to {to}")),
             }
         }
         Shape::PowerOfTwo(most) => {
             let number = value.int()?.value;
-            match number > 0 && number & (number - 1) == 0 && number <= *most {
-                true => Some(true),
-                false => no(&number, format!("a power of two up to {most}")),
+            if number <= 0 || number & (number - 1) != 0 || number > *most {
+                return no(&number, format!("a power of two up to {most}"));
             }
         }
-        Shape::List(item, most) => {
-            let DeValue::Array(_) = value.raw() else {
-                return value.wrong_type(phrase(shape));
-            };
-            fits_all(few(value, *most), || {
-                for each in value.list()? {
-                    check_value(item, &each);
-                }
-                Some(true)
-            })
-        }
-        Shape::Table(keys, sets) => {
-            check(&value.table()?, keys, sets);
-            Some(true)
-        }
+        Shape::List(item, most) => list(shape, value, *most, item)?,
+        Shape::Table(keys, sets) => check(&value.table()?, keys, sets),
         Shape::Tables(keys, sets, _, most) => {
-            let DeValue::Array(_) = value.raw() else {
-                return value.wrong_type(phrase(shape));
-            };
-            fits_all(few(value, *most), || {
-                for each in value.list()? {
-                    check_value(&Shape::Table(keys, sets), &each);
-                }
-                Some(true)
-            })
+            list(shape, value, *most, &Shape::Table(keys, sets))?;
         }
         Shape::Map(form, item, most) => {
             let table = value.table()?;
-            fits_all(few(value, *most), || {
-                for (key, each) in table.entries() {
-                    if let Some(form) = form.filter(|form| !(form.fits)(key.value)) {
-                        table.complain(
-                            key.span,
-                            format!("`{}` must be {}", key.value, form.what),
-                            "",
-                        );
-                    }
-                    check_value(item, &each);
+            few(value, *most)?;
+            for (key, each) in table.entries() {
+                if let Some(form) = form.filter(|form| !(form.fits)(key.value)) {
+                    let title = format!("`{}` must be {}", key.value, form.what);
+                    table.complain(key.span, title, "");
                 }
-                Some(true)
-            })
+                check_value(item, &each);
+            }
         }
         Shape::Either(shapes) => match shapes.iter().find(|shape| takes(shape, value.raw())) {
-            Some(shape) => fits(shape, value),
-            None => value.wrong_type(&alternatives(shapes)),
+            Some(shape) => fits(shape, value)?,
+            None => return value.wrong_type(&alternatives(shapes)),
         },
-        Shape::Own(_, own) => Some(own(value)),
+        Shape::Own(_, own) => return own(value).then_some(()),
     }
+    Some(())
 }
 
-/// Runs the second check if the first passed.
-fn fits_all(first: bool, second: impl FnOnce() -> Option<bool>) -> Option<bool> {
-    if first { second() } else { Some(false) }
+/// Checks the items of a list; `None` if the list itself was reported.
+fn list(shape: &Shape, value: &Item<'_>, most: usize, item: &Shape) -> Option<()> {
+    let DeValue::Array(_) = value.raw() else {
+        return value.wrong_type(phrase(shape));
+    };
+    few(value, most)?;
+    for each in value.list()? {
+        check_value(item, &each);
+    }
+    Some(())
 }
 
-fn few(value: &Item<'_>, most: usize) -> bool {
-    let fits = value.len() <= most;
-    if !fits {
+fn few(value: &Item<'_>, most: usize) -> Option<()> {
+    if value.len() > most {
         let title = format!("more than {most} entries in `{}`", value.path());
-        value.complain(title, format!("{} of them", value.len()));
+        return value.wrong(title, format!("{} of them", value.len()));
     }
-    fits
+    Some(())
 }
 
-fn word(value: &Item<'_>, known: &[&str]) -> Option<bool> {
+fn word(value: &Item<'_>, known: &[&str]) -> Option<()> {
     let text = value.str()?.value;
     if known.contains(&text) {
-        return Some(true);
+        return Some(());
     }
     let near = did_you_mean(text, known.iter().copied());
     let title = format!("`{}` cannot be `{text}`{near}", value.path());
@@ -286,8 +259,7 @@ fn word(value: &Item<'_>, known: &[&str]) -> Option<bool> {
     } else {
         String::new()
     };
-    value.complain(title, label);
-    Some(false)
+    value.wrong(title, label)
 }
 
 /// Whether a value of this type can have a shape.
@@ -336,7 +308,8 @@ fn alternatives(shapes: &[Shape]) -> String {
 }
 
 /// A JSON value whose objects preserve key order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Json {
     /// A boolean.
     Flag(bool),
@@ -349,32 +322,11 @@ pub enum Json {
     /// An array.
     List(Vec<Json>),
     /// An object, in this order of keys.
-    Object(Vec<(String, Json)>),
+    Object(#[serde(serialize_with = "in_order")] Vec<(String, Json)>),
 }
 
-impl Serialize for Json {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Json::Flag(flag) => serializer.serialize_bool(*flag),
-            Json::Int(int) => serializer.serialize_i64(*int),
-            Json::Number(number) => serializer.serialize_f64(*number),
-            Json::Text(text) => serializer.serialize_str(text),
-            Json::List(items) => {
-                let mut list = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    list.serialize_element(item)?;
-                }
-                list.end()
-            }
-            Json::Object(pairs) => {
-                let mut map = serializer.serialize_map(Some(pairs.len()))?;
-                for (key, value) in pairs {
-                    map.serialize_entry(key, value)?;
-                }
-                map.end()
-            }
-        }
-    }
+fn in_order<S: Serializer>(pairs: &[(String, Json)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
 /// A string as JSON value.

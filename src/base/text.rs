@@ -376,6 +376,13 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
     body > 0 && chars.get(i + 1 + body) == Some(&':')
 }
 
+/// `text` with a capital at its beginning.
+pub fn capitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + rest.as_str()
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub fn list<S: AsRef<str>>(names: &[S]) -> String {
     joined(names, "and")

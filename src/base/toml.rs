@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ::toml::Spanned;
-use ::toml::de::{DeArray, DeTable, DeValue};
+use ::toml::de::{DeTable, DeValue};
 
 use super::diag::{Complaint, Complaints, Source};
 use super::schema::{self, Key, Sets};
@@ -402,7 +402,12 @@ impl<'a> Item<'a> {
     /// Reports that the value is not `what` (with its article) and returns `None`.
     pub fn wrong_type<T>(&self, what: &str) -> Option<T> {
         let title = format!("`{}` must be {what}", self.path());
-        self.complain(title, format!("expected {what}, found {}", self.kind()));
+        self.wrong(title, format!("expected {what}, found {}", self.kind()))
+    }
+
+    /// Reports an error in this value and returns `None`.
+    pub fn wrong<T>(&self, title: impl Into<String>, label: impl Into<String>) -> Option<T> {
+        self.complain(title, label);
         None
     }
 
@@ -437,8 +442,7 @@ impl<'a> Item<'a> {
             Ok(value) => Some(self.at(value)),
             Err(_) => {
                 let title = format!("`{}` is out of range", self.path());
-                self.complain(title, "does not fit in 64 bits");
-                None
+                self.wrong(title, "does not fit in 64 bits")
             }
         }
     }
@@ -455,36 +459,30 @@ impl<'a> Item<'a> {
         if value.is_finite() {
             return Some(self.at(value));
         }
-        self.complain(format!("`{}` must be a finite number", self.path()), "");
-        None
+        self.wrong(format!("`{}` must be a finite number", self.path()), "")
     }
 
     /// The elements of a list.
     pub fn list(&self) -> Option<Vec<Item<'a>>> {
-        match self.raw() {
-            DeValue::Array(items) => Some(self.items(items)),
-            _ => self.wrong_type("a list"),
-        }
+        self.list_of("a list", |item| Some(item.clone()))
     }
 
-    fn items(&self, items: &'a DeArray<'a>) -> Vec<Item<'a>> {
-        let item = |node| Item {
+    /// The elements of a list, each read by `read`; `what` names such a list.
+    fn list_of<T>(&self, what: &str, read: impl Fn(&Item<'a>) -> Option<T>) -> Option<Vec<T>> {
+        let DeValue::Array(items) = self.raw() else {
+            return self.wrong_type(what);
+        };
+        let items = items.iter().map(|node| Item {
             node,
             document: self.document,
-        };
-        let items = items.iter().map(item);
-        items.filter(|item| !item.is_refused()).collect()
+        });
+        let valid = items.filter(|item| !item.is_refused());
+        Some(valid.filter_map(|item| read(&item)).collect())
     }
 
     /// A list of strings; elements of another type are reported and omitted.
     pub fn str_list(&self) -> Option<Vec<At<&'a str>>> {
-        match self.raw() {
-            DeValue::Array(items) => {
-                let items = self.items(items);
-                Some(items.iter().filter_map(Item::str).collect())
-            }
-            _ => self.wrong_type("a list of strings"),
-        }
+        self.list_of("a list of strings", Item::str)
     }
 
     /// A table.
@@ -501,13 +499,7 @@ impl<'a> Item<'a> {
 
     /// The tables of `[[key]]` or of a list of inline tables.
     pub fn table_list(&self) -> Option<Vec<Table<'a>>> {
-        match self.raw() {
-            DeValue::Array(items) => {
-                let items = self.items(items);
-                Some(items.iter().filter_map(Item::table).collect())
-            }
-            _ => self.wrong_type("a list of tables"),
-        }
+        self.list_of("a list of tables", Item::table)
     }
 }
 

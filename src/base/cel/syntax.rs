@@ -388,15 +388,16 @@ impl<'s> Parser<'s> {
         }
     }
 
+    fn too_large<T>(&self) -> Result<T, Mistake> {
+        let whole = 0..self.source.len();
+        mistake(whole, "an expression with too many parts", "")
+    }
+
     fn node(&mut self, kind: AstKind<'s>, at: Range<usize>, below: usize) -> Parsed<'s> {
         let depth = below + 1;
         self.nodes += 1;
         if depth > MAX_DEPTH || self.nodes > MAX_NODES {
-            return mistake(
-                0..self.source.len(),
-                "an expression with too many parts",
-                "",
-            );
+            return self.too_large();
         }
         let outer = at.clone();
         Ok(Ast {
@@ -411,11 +412,7 @@ impl<'s> Parser<'s> {
     fn expression(&mut self) -> Parsed<'s> {
         self.nesting += 1;
         if self.nesting > MAX_DEPTH {
-            return mistake(
-                0..self.source.len(),
-                "an expression with too many parts",
-                "",
-            );
+            return self.too_large();
         }
         let condition = self.operators(1)?;
         let ast = match self.take("?")? {
@@ -500,11 +497,7 @@ impl<'s> Parser<'s> {
         }
         self.nesting += 1;
         if self.nesting > MAX_DEPTH {
-            return mistake(
-                0..self.source.len(),
-                "an expression with too many parts",
-                "",
-            );
+            return self.too_large();
         }
         let operand = self.unary()?;
         self.nesting -= 1;
