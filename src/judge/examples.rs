@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::expr::Uses;
 use super::rule::{Case, Expect, Rule};
 use super::rule_tests::{Example, GpuFacts, Said, Sentence, say};
 use crate::base::diag::{Complaint, Complaints};
@@ -84,11 +83,7 @@ fn optional_facts(rule: &Rule, facts: &[Fact]) -> Vec<&'static str> {
 
 /// The facts used by the sentences of a rule and by the conditions of its fixes.
 pub(super) fn facts_of_sentences(rule: &Rule) -> Vec<&'static str> {
-    let mut uses = Uses::default();
-    let fixes = rule.fixes.iter().map(|fix| &fix.text);
-    for sentence in [&rule.message, &rule.why].into_iter().chain(fixes) {
-        uses.extend(&sentence.uses());
-    }
+    let mut uses = rule.sentence_uses();
     for when in rule.fixes.iter().filter_map(|fix| fix.when.as_ref()) {
         uses.extend(&when.uses);
     }
@@ -107,15 +102,11 @@ fn mention(rule: &Rule, sentence: Sentence, fact: &str) -> Range<usize> {
         };
         sentence.map(|sentence| sentence.span())
     });
-    let text = rule.source.text.get(all.clone()).unwrap_or_default();
-    match text.find(fact) {
-        Some(at) => all.start + at..all.start + at + fact.len(),
-        None => all,
-    }
+    rule.source.find_in(all, fact)
 }
 
 /// A place in a rule file, which is parsed again to find it.
-fn span(rule: &Rule, find: impl Fn(&Table<'_>) -> Option<Range<usize>>) -> Range<usize> {
+pub(super) fn span(rule: &Rule, find: impl Fn(&Table<'_>) -> Option<Range<usize>>) -> Range<usize> {
     let ignored = Complaints::new();
     let document = toml::parse(&rule.source, &ignored);
     find(&document.root()).unwrap_or_default()

@@ -74,11 +74,7 @@ pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
         let relative = path.file_name().map_or(path, Path::new);
         take(path, relative, &mut files, &complaints);
     }
-    if !complaints.is_empty() {
-        Err(complaints)
-    } else {
-        Ok(files)
-    }
+    complaints.accept(files)
 }
 
 /// The complaint about more than [`MAX_FILES`] rules.

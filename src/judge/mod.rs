@@ -47,12 +47,12 @@ pub use rule::{CATEGORIES, Rule};
 #[cfg(feature = "cli")]
 pub(crate) use rule_set::pattern_of;
 pub use rule_set::{RuleSet, Selection};
-pub use rule_tests::{TestOutcome, TestResult, run_tests};
+pub use rule_tests::{TestResult, run_tests};
 pub use scaffold::scaffold;
 pub use why::why;
 
-/// Evaluates every rule on every member of its kind and resolves the results into one results. The
-/// verdict does not depend on the number of threads.
+/// Evaluates every rule on every member of its kind and resolves what they find. The
+/// results do not depend on the number of threads.
 pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> RuleResults {
     let rules = rules.rules();
     let kinds = MemberKind::ALL.par_iter().map(|(kind, _)| {

@@ -8,7 +8,7 @@ use ::toml::de::DeValue;
 
 use super::check::{self, KnownNames, Mistake};
 use super::edit::{self, RuleEdit};
-use super::expr::{Expr, Let, Type, Uses};
+use super::expr::{Expr, Let, Type};
 use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
 use super::rule::{Fix, GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
@@ -75,31 +75,46 @@ impl RuleReader<'_> {
         let title = root.get_str("title");
         let severity = root.get_word("severity", &Severity::ALL);
         let confidence = root.get_word("confidence", &Confidence::ALL);
-        let for_each = root.get_word("for_each", &MemberKind::ALL);
         let params = self.params(&root);
-        let references = root.get_texts("references");
-        let relations = self.relations(&root);
         let changes = self.changes(&root);
-        let replaces_work = root.get_flag("replaces_work");
-        let group_by = root.get_word("group_by", &GroupBy::ALL);
-        let saving_kind = root.get_word("saving_kind", &SAVINGS);
+        self.check_vetoes(&root);
         // Nothing can be said of an expression without knowing what it is over.
-        let for_each = for_each?;
+        let for_each = root.get_word("for_each", &MemberKind::ALL)?;
         let types: BTreeMap<String, Type> = params
             .iter()
             .map(|(name, param)| (name.clone(), Type::of(&param.value)))
             .collect();
-        let words = self.words(&root, for_each, &types);
+        let (lets, broken) = self.lets(&root, for_each, &types);
+        let early = KnownNames {
+            facts: self.facts,
+            kind: for_each,
+            params: &types,
+            lets: &lets,
+            broken: &broken,
+            found: false,
+        };
+        let late = KnownNames {
+            found: true,
+            ..early
+        };
+        let when = self.condition(&root, "when", &early);
+        let require = self.condition(&root, "require", &late);
+        let error_when = self.condition(&root, "error_when", &late);
+        let minor_when = self.condition(&root, "minor_when", &late);
+        let saving_ns = self.number(&root, "saving_ns", &early);
+        let saving_low_ns = self.saving_low(&root, &early);
+        let launches_removed = self.number(&root, "launches_removed", &early);
+        let message = self.sentence(&root, "message", &late);
+        let why = self.sentence(&root, "why", &late);
+        let fixes = self.fixes(&root, &late);
+        let edits = self.edits(&root, &late);
         let tests = self.cases(&root, for_each, &params);
-        let (words, lets, broken) = words;
-        if broken.is_empty() && self.complaints.is_empty() {
-            self.unused(&root, &words, &params, &lets);
-        }
+        let all_known = broken.is_empty();
         let settings = params
             .iter()
             .map(|(n, p)| (n.clone(), p.value.clone()))
             .collect();
-        Some(Rule {
+        let rule = Rule {
             id: self.file.id.clone(),
             source: Arc::clone(&self.file.source),
             builtin: self.file.builtin,
@@ -107,49 +122,48 @@ impl RuleReader<'_> {
             severity: severity?,
             confidence: confidence?,
             for_each,
-            when: words.when?,
-            group_by,
-            require: words.require,
-            error_when: words.error_when,
-            minor_when: words.minor_when,
-            saving_ns: words.saving_ns,
-            saving_low_ns: words.saving_low_ns,
-            launches_removed: words.launches_removed,
-            replaces_work,
-            saving_kind,
+            when: when?,
+            group_by: root.get_word("group_by", &GroupBy::ALL),
+            require,
+            error_when,
+            minor_when,
+            saving_ns,
+            saving_low_ns,
+            launches_removed,
+            replaces_work: root.get_flag("replaces_work"),
+            saving_kind: root.get_word("saving_kind", &SAVINGS),
             changes,
-            supersedes: relations.supersedes,
-            unless: relations.unless,
-            also_fixes: relations.also_fixes,
-            vetoes: relations.vetoes,
-            lowers_confidence: relations.lowers_confidence,
-            message: words.message?,
-            why: words.why?,
-            fixes: words.fixes?,
-            edits: words.edits,
-            references,
+            supersedes: globs(&root, "supersedes"),
+            unless: globs(&root, "unless"),
+            also_fixes: globs(&root, "also_fixes"),
+            vetoes: globs(&root, "vetoes"),
+            lowers_confidence: globs(&root, "lowers_confidence"),
+            message: message?,
+            why: why?,
+            fixes: fixes?,
+            edits,
+            references: root.get_texts("references"),
             params,
             settings,
             lets,
             tests,
-        })
+        };
+        if all_known && self.complaints.is_empty() {
+            self.unused(&root, &rule);
+        }
+        Some(rule)
     }
 
     fn changes(&self, root: &Table<'_>) -> BTreeMap<String, String> {
-        let Some(table) = root.get_table("changes") else {
-            return BTreeMap::new();
-        };
-        let entries = table.entries();
+        let entries = root.get_table("changes").map(|table| table.entries());
         let pairs = entries
-            .iter()
-            .filter_map(|(key, value)| Some((key.value, value.str()?.value)));
-        pairs
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.value.to_owned(), value.str()?.value.to_owned())));
+        pairs.collect()
     }
 
-    fn relations(&self, root: &Table<'_>) -> Relations {
-        let globs = |key: &str| globs(root, key);
+    fn check_vetoes(&self, root: &Table<'_>) {
         let category = self.file.id.split('/').next().unwrap_or_default();
         for key in ["vetoes", "lowers_confidence"] {
             if category != PROFILE
@@ -158,13 +172,6 @@ impl RuleReader<'_> {
                 let title = format!("`{key}` is for rules of the category `{PROFILE}`");
                 root.complain(value.span(), title, "they judge the capture and run first");
             }
-        }
-        Relations {
-            supersedes: globs("supersedes"),
-            unless: globs("unless"),
-            also_fixes: globs("also_fixes"),
-            vetoes: globs("vetoes"),
-            lowers_confidence: globs("lowers_confidence"),
         }
     }
 
@@ -198,59 +205,15 @@ impl RuleReader<'_> {
         params
     }
 
-    /// Lets, conditions and sentences.
-    fn words(
-        &self,
-        root: &Table<'_>,
-        kind: MemberKind,
-        params: &BTreeMap<String, Type>,
-    ) -> (Words, Vec<Let>, BTreeSet<String>) {
-        let (lets, broken) = self.lets(root, kind, params);
-        let early = KnownNames {
-            facts: self.facts,
-            kind,
-            params,
-            lets: &lets,
-            broken: &broken,
-            found: false,
-        };
-        let late = KnownNames {
-            found: true,
-            ..early
-        };
-        let early = KnownNames {
-            found: false,
-            ..late
-        };
-        let words = Words {
-            when: self.condition(root, "when", &early),
-            require: self.condition(root, "require", &late),
-            error_when: self.condition(root, "error_when", &late),
-            minor_when: self.condition(root, "minor_when", &late),
-            saving_ns: self.saving(root, "saving_ns", &early),
-            saving_low_ns: self.saving_low(root, &early),
-            launches_removed: self.saving(root, "launches_removed", &early),
-            message: self.sentence(root, "message", &late),
-            why: self.sentence(root, "why", &late),
-            fixes: self.fixes(root, &late),
-            edits: self.edits(root, &late),
-        };
-        (words, lets, broken)
-    }
-
     fn expression(
         &self,
         root: &Table<'_>,
         text: &At<&str>,
         vocabulary: &KnownNames<'_>,
     ) -> Option<Expr> {
-        let expr = match check::compile(text.value, vocabulary) {
-            Ok(expr) => expr,
-            Err(mistakes) => {
-                self.mistakes(root, &text.span, mistakes);
-                return None;
-            }
-        };
+        let expr = check::compile(text.value, vocabulary)
+            .map_err(|mistakes| self.mistakes(root, &text.span, mistakes))
+            .ok()?;
         if !vocabulary.found && expr.uses.closure(vocabulary.lets).found {
             let title = "a let used here needs `found`, which does not exist yet";
             root.complain(
@@ -264,13 +227,27 @@ impl RuleReader<'_> {
     }
 
     fn condition(&self, root: &Table<'_>, key: &str, vocabulary: &KnownNames<'_>) -> Option<Expr> {
+        let is_bool = |ty: Type| ty == Type::BOOL;
+        self.value(root, key, vocabulary, is_bool, "true or false")
+    }
+
+    fn number(&self, root: &Table<'_>, key: &str, vocabulary: &KnownNames<'_>) -> Option<Expr> {
+        self.value(root, key, vocabulary, Type::is_number, "a number")
+    }
+
+    /// An expression of a type that fits, which is called `what`.
+    fn value(
+        &self,
+        root: &Table<'_>,
+        key: &str,
+        vocabulary: &KnownNames<'_>,
+        fits: fn(Type) -> bool,
+        what: &str,
+    ) -> Option<Expr> {
         let text = root.get_str(key)?;
         let expr = self.expression(root, &text, vocabulary)?;
-        if expr.ty != Type::BOOL {
-            let title = format!(
-                "`{key}` must be true or false, this is {}",
-                expr.ty.phrase()
-            );
+        if !fits(expr.ty) {
+            let title = format!("`{key}` must be {what}, this is {}", expr.ty.phrase());
             root.complain(text.span, title, "");
             return None;
         }
@@ -284,13 +261,9 @@ impl RuleReader<'_> {
         vocabulary: &KnownNames<'_>,
     ) -> Option<Template> {
         let text = table.get_str(key)?;
-        match template::compile(text.value, vocabulary) {
-            Ok(template) => Some(template),
-            Err(mistakes) => {
-                self.mistakes(table, &text.span, mistakes);
-                None
-            }
-        }
+        template::compile(text.value, vocabulary)
+            .map_err(|mistakes| self.mistakes(table, &text.span, mistakes))
+            .ok()
     }
 
     /// The fix: a string, or tables of which all but the last have a condition.
@@ -306,8 +279,7 @@ impl RuleReader<'_> {
         }
         let tables = value.table_list()?;
         if tables.is_empty() {
-            value.complain("`fix` is empty", "");
-            return None;
+            return value.wrong("`fix` is empty", "");
         }
         let mut fixes = Vec::new();
         for (index, table) in tables.iter().enumerate() {
@@ -348,18 +320,7 @@ impl RuleReader<'_> {
             root.complain(text.span, title, "");
             return None;
         }
-        self.saving(root, "saving_low_ns", vocabulary)
-    }
-
-    fn saving(&self, root: &Table<'_>, key: &str, vocabulary: &KnownNames<'_>) -> Option<Expr> {
-        let text = root.get_str(key)?;
-        let expr = self.expression(root, &text, vocabulary)?;
-        if !expr.ty.is_number() {
-            let title = format!("`{key}` must be a number, this is {}", expr.ty.phrase());
-            root.complain(text.span, title, "");
-            return None;
-        }
-        Some(expr)
+        self.number(root, "saving_low_ns", vocabulary)
     }
 
     fn mistakes(&self, root: &Table<'_>, text: &Range<usize>, mistakes: Vec<Mistake>) {
@@ -437,50 +398,39 @@ impl RuleReader<'_> {
         (lets, broken)
     }
 
-    fn unused(
-        &self,
-        root: &Table<'_>,
-        words: &Words,
-        params: &BTreeMap<String, Param>,
-        lets: &[Let],
-    ) {
-        let mut uses = Uses::default();
-        let conditions = [
-            &words.when,
-            &words.require,
-            &words.error_when,
-            &words.minor_when,
-            &words.saving_ns,
-            &words.saving_low_ns,
-            &words.launches_removed,
+    fn unused(&self, root: &Table<'_>, rule: &Rule) {
+        let optional = [
+            &rule.require,
+            &rule.error_when,
+            &rule.minor_when,
+            &rule.saving_ns,
+            &rule.saving_low_ns,
+            &rule.launches_removed,
         ];
-        let fixes = words.fixes.iter().flatten();
-        let of_fixes = fixes.clone().filter_map(|fix| fix.when.as_ref());
-        let of_edits = words.edits.iter().filter_map(|edit| edit.when.as_ref());
-        let conditions = conditions.into_iter().flatten();
-        for expr in conditions.chain(of_fixes).chain(of_edits) {
+        let of_fixes = rule.fixes.iter().map(|fix| &fix.when);
+        let of_edits = rule.edits.iter().map(|edit| &edit.when);
+        let mut uses = rule.sentence_uses();
+        uses.extend(&rule.when.uses);
+        for expr in optional
+            .into_iter()
+            .chain(of_fixes)
+            .chain(of_edits)
+            .flatten()
+        {
             uses.extend(&expr.uses);
         }
-        let sentences = [&words.message, &words.why].into_iter().flatten();
-        for sentence in sentences.chain(fixes.map(|fix| &fix.text)) {
-            uses.extend(&sentence.uses());
-        }
-        let uses = uses.closure(lets);
+        let uses = uses.closure(&rule.lets);
         let span = |table: &str, name: &str| {
-            let table = root.get_table(table)?;
-            table
-                .keys()
-                .into_iter()
-                .find(|k| k.value == name)
-                .map(|k| k.span)
+            let mut keys = root.get_table(table)?.keys().into_iter();
+            keys.find(|k| k.value == name).map(|k| k.span)
         };
-        for name in params.keys() {
+        for name in rule.params.keys() {
             if name != MIN_FRACTION && !uses.params.contains(name) {
                 let at = span("params", name).unwrap_or_default();
                 root.complain(at, format!("the param `{name}` is never used"), "");
             }
         }
-        for (index, named) in lets.iter().enumerate() {
+        for (index, named) in rule.lets.iter().enumerate() {
             if !uses.lets.contains(&index) {
                 let at = span("let", &named.name).unwrap_or_default();
                 root.complain(at, format!("the let `{}` is never used", named.name), "");
@@ -493,28 +443,6 @@ impl RuleReader<'_> {
 fn globs(table: &Table<'_>, key: &str) -> Vec<Glob> {
     let list = table.get_str_list(key);
     list.iter().map(|item| Glob::new(item.value)).collect()
-}
-
-struct Relations {
-    supersedes: Vec<Glob>,
-    unless: Vec<Glob>,
-    also_fixes: Vec<Glob>,
-    vetoes: Vec<Glob>,
-    lowers_confidence: Vec<Glob>,
-}
-
-struct Words {
-    when: Option<Expr>,
-    require: Option<Expr>,
-    error_when: Option<Expr>,
-    minor_when: Option<Expr>,
-    saving_ns: Option<Expr>,
-    saving_low_ns: Option<Expr>,
-    launches_removed: Option<Expr>,
-    message: Option<Template>,
-    why: Option<Template>,
-    fixes: Option<Vec<Fix>>,
-    edits: Vec<RuleEdit>,
 }
 
 pub(super) fn is_name(text: &str) -> bool {

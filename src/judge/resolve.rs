@@ -32,7 +32,7 @@ const UNCERTAIN_FLOOR: f64 = 0.1;
 /// The share of the GPU's work that a finding must save at least to be worthwhile once launches are no longer late.
 const IN_TIME_FLOOR: f64 = 0.05;
 
-/// Turns what the rules results into a results. `results` has one entry per rule, in order.
+/// Turns the matches of the rules into findings. `results` has one entry per rule, in order.
 pub(super) fn resolve(
     rules: &[Rule],
     results: Vec<RuleMatches>,
@@ -56,10 +56,11 @@ pub(super) fn resolve(
         step_weight: totals.step_weight,
         devices: totals.devices.into(),
     };
-    findings.sort_by(|a, b| {
+    let by_place = |a: &Finding, b: &Finding| {
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
         a.compare(b)
-    });
+    };
+    findings.sort_by(by_place);
     let (capture, mut advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
@@ -71,10 +72,7 @@ pub(super) fn resolve(
         .into_iter()
         .partition(|f| matters(f, &totals) && f.after.is_none() && !f.is_minor);
     let (mut findings, parts) = also_fixed::join(findings);
-    findings.sort_by(|a, b| {
-        let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
-        a.compare(b)
-    });
+    findings.sort_by(by_place);
     resolver.dropped.extend(parts);
     RuleResults {
         findings,

@@ -175,6 +175,16 @@ impl Rule {
         Ok(edits)
     }
 
+    /// The names that its sentences use, without those that their lets use.
+    pub(super) fn sentence_uses(&self) -> Uses {
+        let mut uses = Uses::default();
+        let fixes = self.fixes.iter().map(|fix| &fix.text);
+        for sentence in [&self.message, &self.why].into_iter().chain(fixes) {
+            uses.extend(&sentence.uses());
+        }
+        uses
+    }
+
     /// The names that `when` and its lets use.
     pub fn condition_uses(&self) -> Uses {
         self.when.uses.closure(&self.lets)
@@ -225,8 +235,7 @@ impl GroupBy {
 
     /// The word for this grouping in rule files: `layer`.
     pub fn word(self) -> &'static str {
-        let entry = Self::ALL.iter().find(|(g, _)| *g == self);
-        entry.map_or("run", |(_, word)| word)
+        super::word_of(&Self::ALL, self)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use super::examples::check_examples;
+use super::examples::{check_examples, span};
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
@@ -14,7 +14,6 @@ use crate::base::InvalidArgument;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
 use crate::base::suggest::{did_you_mean, nearest};
-use crate::base::toml;
 use crate::facts::{Fact, Value};
 
 /// The built-in rule files: everything in `rules/`, put into the program when it was built.
@@ -71,7 +70,7 @@ impl RuleSet {
     ) -> Result<RuleSet, Complaints> {
         let complaints = Complaints::new();
         let (set, _) = RuleSet::read(files, selection, facts, &complaints);
-        set.unless_wrong(complaints)
+        complaints.accept(set)
     }
 
     /// Loads all rules of some files, and checks those of a user on their own examples too.
@@ -87,15 +86,7 @@ impl RuleSet {
         let (set, duplicates) = RuleSet::read(files, &Selection::default(), facts, &complaints);
         let own = set.rules.iter().filter(|rule| !rule.builtin);
         check_examples(own.chain(&duplicates), facts, gpu, &complaints);
-        set.unless_wrong(complaints)
-    }
-
-    fn unless_wrong(self, complaints: Complaints) -> Result<RuleSet, Complaints> {
-        if !complaints.is_empty() {
-            Err(complaints)
-        } else {
-            Ok(self)
-        }
+        complaints.accept(set)
     }
 
     /// The selected rules, and the rules whose id is taken, which are read only for their mistakes.
@@ -116,12 +107,9 @@ impl RuleSet {
         let mut rules: Vec<Rule> = unique.par_iter().filter_map(rule).collect();
         let duplicates = duplicates.par_iter().filter_map(rule).collect();
         rules.sort_by(|a, b| a.id.cmp(&b.id));
-        let ids: Vec<&str> = {
-            // Relations to a rule that is wrong itself are not wrong.
-            let mut ids: Vec<&str> = unique.iter().map(|file| file.id.as_str()).collect();
-            ids.sort_unstable();
-            ids
-        };
+        // Relations to a rule that is wrong itself are not wrong.
+        let mut ids: Vec<&str> = unique.iter().map(|file| file.id.as_str()).collect();
+        ids.sort_unstable();
         check_relations(&rules, &ids, complaints);
         check_circles(&rules, complaints);
         let mut set = RuleSet { rules };
@@ -362,18 +350,11 @@ const ALSO_FIXES: &str = "also_fixes";
 
 /// Complains at the place where `key` of a rule says `text`.
 fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints: &Complaints) {
-    let ignored = Complaints::new();
-    let document = toml::parse(&rule.source, &ignored);
-    let root = document.root();
-    let value = root.get(key).or_else(|| root.get("fix"));
-    let span = value.map_or(0..0, |value| {
-        let all = value.span();
-        let inside = rule.source.text.get(all.clone()).unwrap_or_default();
-        match inside.find(text) {
-            Some(at) => all.start + at..all.start + at + text.len(),
-            None => all,
-        }
+    let all = span(rule, |root| {
+        let value = root.get(key).or_else(|| root.get("fix"));
+        value.map(|value| value.span())
     });
+    let span = rule.source.find_in(all, text);
     complaints.push(Complaint::error(&rule.source, span, title, ""));
 }
 

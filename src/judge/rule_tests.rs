@@ -20,112 +20,14 @@ pub struct TestResult {
     pub rule: String,
     /// Name of the test.
     pub test: String,
-    /// Its outcome.
-    pub outcome: TestOutcome,
+    /// How it differs from what is expected, if it does.
+    pub outcome: Result<(), String>,
 }
 
 impl TestResult {
     /// Whether the test passed.
     pub fn passed(&self) -> bool {
-        self.outcome == TestOutcome::Pass
-    }
-}
-
-/// How a test went.
-#[derive(Debug, Clone, PartialEq)]
-pub enum TestOutcome {
-    /// The test passed.
-    Pass,
-    /// The rule should have fired; contains what happened instead.
-    Missing(String),
-    /// The rule should not have fired; contains what happened instead.
-    Noisy(String),
-    /// The rule fired with a different message.
-    Sentence {
-        /// Expected message.
-        want: String,
-        /// Actual message.
-        got: String,
-    },
-    /// The rule should have been skipped because facts are absent; contains what happened instead.
-    NotSkipped {
-        /// Facts expected to be absent.
-        want: Vec<String>,
-        /// What happened instead.
-        got: String,
-    },
-    /// The rule fired with a different number.
-    Number {
-        /// Key of the number: `saving_ns`, `saving_low_ns` or `launches_removed`.
-        key: &'static str,
-        /// Expected value.
-        want: f64,
-        /// Actual value, if any.
-        got: Option<f64>,
-    },
-    /// The rule fired with a fix that lacks the expected words.
-    Fix {
-        /// Expected words.
-        want: String,
-        /// Actual fix, if any.
-        got: Option<String>,
-    },
-    /// The rule fired with a different severity.
-    Severity {
-        /// Expected severity.
-        want: Severity,
-        /// Actual severity.
-        got: Severity,
-    },
-    /// The rule fired, and the finding is minor where it should not be, or the other way around.
-    Minor(bool),
-    /// The rule failed, with the error message.
-    Fault(String),
-    /// The test names a GPU id that does not exist.
-    NoGpu(String),
-}
-
-impl std::fmt::Display for TestOutcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            TestOutcome::Pass => write!(f, "ok"),
-            TestOutcome::Missing(got) => write!(f, "it should fire, but {got}"),
-            TestOutcome::Noisy(got) => write!(f, "it should not fire, but {got}"),
-            TestOutcome::Sentence { want, got } => {
-                write!(
-                    f,
-                    "the message differs\n  expected: {want}\n  actual:   {got}"
-                )
-            }
-            TestOutcome::NotSkipped { want, got } => {
-                write!(
-                    f,
-                    "it should be skipped for lack of {}, but {got}",
-                    want.join(", ")
-                )
-            }
-            TestOutcome::Number { key, want, got } => match got {
-                Some(got) => write!(f, "{key}: expected {want}, actual {got}"),
-                None => write!(f, "{key}: expected {want}, actual none"),
-            },
-            TestOutcome::Fix { want, got } => write!(
-                f,
-                "the fix lacks words\n  expected: {want}\n  actual:   {}",
-                got.as_deref().unwrap_or("no fix")
-            ),
-            TestOutcome::Severity { want, got } => {
-                write!(
-                    f,
-                    "severity: expected {}, actual {}",
-                    want.word(),
-                    got.word()
-                )
-            }
-            TestOutcome::Minor(true) => write!(f, "the finding is minor, by `minor_when`"),
-            TestOutcome::Minor(false) => write!(f, "the finding is not minor"),
-            TestOutcome::Fault(message) => write!(f, "the rule failed: {message}"),
-            TestOutcome::NoGpu(id) => write!(f, "there is no GPU `{id}`"),
-        }
+        self.outcome.is_ok()
     }
 }
 
@@ -277,41 +179,38 @@ pub(super) fn first_example(
     }
 }
 
-fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> TestOutcome {
-    let example = match Example::new(case, facts, gpu) {
-        Ok(example) => example,
-        Err(id) => return TestOutcome::NoGpu(id),
-    };
-    match (say(rule, case, &example), &case.expect) {
-        (Err(failures), _) => {
-            let failures: Vec<String> = failures.iter().map(ExampleFailure::to_string).collect();
-            TestOutcome::Fault(failures.join("\n  "))
-        }
-        (Ok(Said::Nothing(_)), Expect::Silent) => TestOutcome::Pass,
-        (Ok(said), Expect::Silent) => TestOutcome::Noisy(said.describe()),
+fn run(rule: &Rule, case: &Case, facts: &[Fact], gpu: &GpuFacts<'_>) -> Result<(), String> {
+    let example = Example::new(case, facts, gpu);
+    let example = example.map_err(|id| format!("there is no GPU `{id}`"))?;
+    let said = say(rule, case, &example).map_err(|failures| {
+        let failures: Vec<String> = failures.iter().map(ExampleFailure::to_string).collect();
+        format!("the rule failed: {}", failures.join("\n  "))
+    })?;
+    match (said, &case.expect) {
+        (Said::Nothing(_), Expect::Silent) => Ok(()),
+        (said, Expect::Silent) => Err(format!("it should not fire, but {}", said.describe())),
         // What an example leaves out is absent too; it need not list all of that.
-        (Ok(Said::Skipped(got)), Expect::Skipped(want))
+        (Said::Skipped(got), Expect::Skipped(want))
             if want.iter().all(|fact| got.contains(fact)) =>
         {
-            TestOutcome::Pass
+            Ok(())
         }
-        (Ok(said), Expect::Skipped(want)) => TestOutcome::NotSkipped {
-            want: want.clone(),
-            got: said.describe(),
-        },
-        (Ok(said @ (Said::Nothing(_) | Said::Skipped(_))), Expect::Fires(_)) => {
-            TestOutcome::Missing(said.describe())
-        }
-        (Ok(Said::Fired(fired)), Expect::Fires(want)) => compare(case, want, fired),
+        (said, Expect::Skipped(want)) => Err(format!(
+            "it should be skipped for lack of {}, but {}",
+            want.join(", "),
+            said.describe()
+        )),
+        (Said::Fired(fired), Expect::Fires(want)) => compare(case, want, fired),
+        (said, Expect::Fires(_)) => Err(format!("it should fire, but {}", said.describe())),
     }
 }
 
-fn compare(case: &Case, want: &str, fired: Fired) -> TestOutcome {
+fn compare(case: &Case, want: &str, fired: Fired) -> Result<(), String> {
     if fired.message != want {
-        return TestOutcome::Sentence {
-            want: want.to_owned(),
-            got: fired.message,
-        };
+        let got = fired.message;
+        return Err(format!(
+            "the message differs\n  expected: {want}\n  actual:   {got}"
+        ));
     }
     let (high, low) = (fired.saving.map(|s| s.high), fired.saving.map(|s| s.low));
     // Hand-written figures are rounded: one part in a thousand, or a nanosecond.
@@ -329,25 +228,26 @@ fn compare(case: &Case, want: &str, fired: Fired) -> TestOutcome {
         let Some(want) = want else { continue };
         let near = |got: f64| (got - want).abs() <= (want.abs() * 1e-3).max(rounding);
         if !got.is_some_and(near) {
-            return TestOutcome::Number { key, want, got };
+            let got = got.map_or("none".to_owned(), |got| got.to_string());
+            return Err(format!("{key}: expected {want}, actual {got}"));
         }
     }
-    if let Some(want) = case.severity
-        && want != fired.severity
-    {
-        let got = fired.severity;
-        return TestOutcome::Severity { want, got };
+    if let Some(want) = case.severity.filter(|want| *want != fired.severity) {
+        let (want, got) = (want.word(), fired.severity.word());
+        return Err(format!("severity: expected {want}, actual {got}"));
     }
-    if case.minor != fired.minor {
-        return TestOutcome::Minor(fired.minor);
+    match (case.minor, fired.minor) {
+        (false, true) => return Err("the finding is minor, by `minor_when`".to_owned()),
+        (true, false) => return Err("the finding is not minor".to_owned()),
+        _ => {}
     }
-    let fix = fired.fix.map(|(_, text)| text);
+    let fix = fired.fix.as_ref().map(|(_, text)| text.as_str());
     match &case.fix {
-        Some(want) if !fix.as_ref().is_some_and(|fix| fix.contains(want)) => TestOutcome::Fix {
-            want: want.clone(),
-            got: fix,
-        },
-        _ => TestOutcome::Pass,
+        Some(want) if !fix.is_some_and(|fix| fix.contains(want)) => Err(format!(
+            "the fix lacks words\n  expected: {want}\n  actual:   {}",
+            fix.unwrap_or("no fix")
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -117,16 +117,11 @@ pub struct Template {
 }
 
 impl Template {
-    /// Adds what the sentence uses.
+    /// What the sentence uses.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses::default();
         for name in &self.names {
-            match name {
-                Name::Fact(fact) => uses.fact(fact),
-                Name::Found(_) => uses.found = true,
-                Name::Param(param) => uses.param(param),
-                Name::Let(index) => uses.let_(*index),
-            }
+            uses.name(name);
         }
         uses
     }

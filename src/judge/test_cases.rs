@@ -206,28 +206,18 @@ pub(super) fn typed_value(value: &toml::Item<'_>, ty: Type) -> Option<Value> {
         Type::One(Scalar::Double) => value.float().map(|v| Value::Double(v.value)),
         Type::One(Scalar::Str) => value.str().map(|v| Value::Str(v.value.into())),
         Type::List(_) => {
-            let list = value.str_list()?;
-            Some(Value::Strings(
-                list.iter().map(|v| v.value.into()).collect(),
-            ))
+            let list = value.str_list()?.into_iter();
+            Some(Value::Strings(list.map(|v| v.value.into()).collect()))
         }
         Type::Map(Scalar::Int) => {
-            let entries = value.table()?.entries();
-            let pairs = entries
-                .iter()
-                .map(|(k, v)| Some((k.value.into(), v.int()?.value)));
-            pairs
-                .collect::<Option<_>>()
-                .map(|map| Value::Ints(Arc::new(map)))
+            let entries = value.table()?.entries().into_iter();
+            let pairs = entries.map(|(k, v)| Some((k.value.into(), v.int()?.value)));
+            Some(Value::Ints(Arc::new(pairs.collect::<Option<_>>()?)))
         }
         Type::Map(_) => {
-            let entries = value.table()?.entries();
-            let pairs = entries
-                .iter()
-                .map(|(k, v)| Some((k.value.into(), v.float()?.value)));
-            pairs
-                .collect::<Option<_>>()
-                .map(|map| Value::Doubles(Arc::new(map)))
+            let entries = value.table()?.entries().into_iter();
+            let pairs = entries.map(|(k, v)| Some((k.value.into(), v.float()?.value)));
+            Some(Value::Doubles(Arc::new(pairs.collect::<Option<_>>()?)))
         }
     }
 }

@@ -144,10 +144,7 @@ fn finished(
     complaints: Complaints,
 ) -> Result<Vec<Treatment>, Complaints> {
     treatments.sort_by(|a, b| a.name.cmp(&b.name));
-    match !complaints.is_empty() {
-        true => Err(complaints),
-        false => Ok(treatments),
-    }
+    complaints.accept(treatments)
 }
 
 fn parse(

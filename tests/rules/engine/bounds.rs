@@ -184,9 +184,9 @@ fn spoken(message: &str, names: usize) -> (String, Option<String>) {
         1e4,
         &[("site.family", s("gemm")), ("site.names", list)],
     );
-    let verdict = run.judge(&rules);
-    let fault = verdict.faults.first().map(|f| f.message.clone());
-    (verdict.findings[0].message.clone(), fault)
+    let results = run.judge(&rules);
+    let fault = results.faults.first().map(|f| f.message.clone());
+    (results.findings[0].message.clone(), fault)
 }
 
 #[test]

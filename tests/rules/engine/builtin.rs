@@ -8,7 +8,7 @@ use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
 use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, Value};
 use pyprof_advise::gpu::{Choice, How, select};
 use pyprof_advise::judge::load::RuleFile;
-use pyprof_advise::judge::{RuleSet, Selection, TestOutcome, run_tests};
+use pyprof_advise::judge::{RuleSet, Selection, run_tests};
 use pyprof_advise::profile::Profile;
 
 /// The facts of a GPU, from an empty run on it.
@@ -62,8 +62,10 @@ fn built_in_rules_load_and_pass_their_tests() {
     assert!(rules.len() >= 30, "{} rules", rules.len());
     let failed: Vec<String> = run_tests(rules.rules(), facts::all(), &gpu_facts)
         .into_iter()
-        .filter(|proof| !proof.passed())
-        .map(|proof| format!("{}, {}: {}", proof.rule, proof.test, proof.outcome))
+        .filter_map(|proof| {
+            let why = proof.outcome.err()?;
+            Some(format!("{}, {}: {why}", proof.rule, proof.test))
+        })
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
@@ -157,9 +159,15 @@ fn rules_give_no_advice_on_training_where_a_model_is_served() {
     ];
     let mut read = 0;
     for proof in run_tests(rules.rules(), facts::all(), &gpu_facts) {
-        let TestOutcome::Fix { got: Some(fix), .. } = proof.outcome else {
+        let Err(outcome) = proof.outcome else {
             continue;
         };
+        let Some((before, fix)) = outcome.split_once("\n  actual:   ") else {
+            continue;
+        };
+        if !before.starts_with("the fix lacks words") || fix == "no fix" {
+            continue;
+        }
         read += 1;
         // NVIDIA's Model Optimizer converts models.
         let fix = fix.to_lowercase().replace("model optimizer", "");

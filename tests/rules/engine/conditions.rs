@@ -11,19 +11,19 @@ fn judge_one(when: &str, lets: &str, facts: &[(&str, Value)]) -> String {
     let rules = load(&[("host/x", &text)]).unwrap();
     let mut run = Fake::default();
     run.site(0, "a", 1e5, 1e4, facts);
-    let verdict = run.judge(&rules);
-    describe(&verdict)
+    let results = run.judge(&rules);
+    describe(&results)
 }
 
-fn describe(verdict: &RuleResults) -> String {
-    let missing: Vec<&str> = verdict.skipped.iter().map(|n| n.fact.as_str()).collect();
+fn describe(results: &RuleResults) -> String {
+    let missing: Vec<&str> = results.skipped.iter().map(|n| n.fact.as_str()).collect();
     let mut missing = missing;
     missing.sort_unstable();
-    if let Some(fault) = verdict.faults.first() {
+    if let Some(fault) = results.faults.first() {
         format!("fault: {}", fault.message)
     } else if !missing.is_empty() {
         format!("no {}", missing.join(", "))
-    } else if verdict.findings.len() + verdict.minor.len() > 0 {
+    } else if results.findings.len() + results.minor.len() > 0 {
         "true".into()
     } else {
         "not picked".into()

@@ -18,9 +18,9 @@ fn copies_that_go_away_with_idle_time_are_counted_once() {
         run.gap(0, 3e5, "x");
         run.members[0].2.copy_ns = 8e4;
         run.copy(0, 1e5);
-        let verdict = run.judge(&rules);
+        let results = run.judge(&rules);
         let of = |id: &str| {
-            let mut found = verdict.findings.iter().chain(&verdict.minor);
+            let mut found = results.findings.iter().chain(&results.minor);
             let saving = found.find(|f| f.rule == id).and_then(|f| f.saving);
             saving.map_or(0.0, |saving| saving.claimed_ns)
         };

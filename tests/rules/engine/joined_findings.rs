@@ -16,9 +16,9 @@ fn findings_that_a_better_one_repairs_become_a_part_of_it() {
     run.site(1, "b", 2e5, 0.0, &with_m(9));
     let first = saves(0.5, "when = 'site.m < 9'\nalso_fixes = [\"memory/b\"]");
     let second = saves(0.5, "when = 'site.m == 9'");
-    let verdict = run.judge(&rules(&first, &second));
-    let [joined] = verdict.findings.as_slice() else {
-        panic!("{:?}", verdict.findings);
+    let results = run.judge(&rules(&first, &second));
+    let [joined] = results.findings.as_slice() else {
+        panic!("{:?}", results.findings);
     };
     assert_eq!(joined.rule, "host/a");
     assert_eq!(joined.sites, [SiteId(0), SiteId(1)]);
@@ -31,15 +31,15 @@ fn findings_that_a_better_one_repairs_become_a_part_of_it() {
     );
     let saving = joined.saving.unwrap();
     assert_eq!((saving.claimed_ns, saving.claimed_low_ns), (3e5, 1.5e5));
-    let silenced: Vec<_> = (verdict.dropped.iter())
+    let silenced: Vec<_> = (results.dropped.iter())
         .map(|s| (s.rule.as_str(), s.by.as_str()))
         .collect();
     assert_eq!(silenced, [("memory/b", "host/a")]);
     // A finding that ranks before stays.
     let large = saves(1.0, "when = 'site.m == 9'");
     let small = saves(0.25, "when = 'site.m < 9'\nalso_fixes = [\"memory/b\"]");
-    let verdict = run.judge(&rules(&small, &large));
-    let order: Vec<_> = verdict.findings.iter().map(|f| f.rule.as_str()).collect();
+    let results = run.judge(&rules(&small, &large));
+    let order: Vec<_> = results.findings.iter().map(|f| f.rule.as_str()).collect();
     assert_eq!(order, ["memory/b", "host/a"]);
 }
 
@@ -52,16 +52,16 @@ fn findings_of_one_rule_are_joined_where_their_fix_is_the_same() {
         let facts = [("site.family", s("gemm")), ("site.m", i(m))];
         run.site(number, &format!("l{number}"), 1e5, 0.0, &facts);
     }
-    let verdict = run.judge(&one);
-    let sites: Vec<_> = verdict.findings.iter().map(|f| f.sites.len()).collect();
+    let results = run.judge(&one);
+    let sites: Vec<_> = results.findings.iter().map(|f| f.sites.len()).collect();
     assert_eq!(sites, [3]);
     let variants = rule(&format!(
         "{text}\n[[fix]]\nwhen = 'site.m == 9'\ntext = \"pad\"\n[[fix]]\ntext = \"compile\""
     ))
     .replace("fix = \"do it\"\n", "");
     let two = load(&[("host/a", &variants)]).unwrap();
-    let verdict = run.judge(&two);
-    let fixes: Vec<_> = verdict
+    let results = run.judge(&two);
+    let fixes: Vec<_> = results
         .findings
         .iter()
         .map(|f| (f.fix.as_str(), f.sites.len()))

@@ -16,8 +16,8 @@ fn work_that_the_host_waits_for_precedes_work_ahead_of_late_launches() {
         high: 0.1,
     });
     run.members[1].2.sites[0].step_weight = Some(StepWeight::exactly(1.0));
-    let verdict = run.judge(&rules);
-    let wall: Vec<_> = (verdict.findings.iter().chain(&verdict.minor))
+    let results = run.judge(&rules);
+    let wall: Vec<_> = (results.findings.iter().chain(&results.minor))
         .map(|f| (f.place.as_str(), f.saving.unwrap().step_ns))
         .collect();
     assert_eq!(
@@ -41,8 +41,8 @@ fn kernel_time_counts_where_another_finding_brings_launches_in_time() {
         run.site(0, "body", 3e5, 0.0, &[("site.family", s("gemm"))]);
         run.totals.step_weight = Some(0.5);
         run.members[0].2.sites[0].step_weight = Some(StepWeight::exactly(0.0));
-        let verdict = run.judge(&load(&rules).unwrap());
-        let mut minor = verdict.minor.iter();
+        let results = run.judge(&load(&rules).unwrap());
+        let mut minor = results.minor.iter();
         minor.any(|f| f.rule == "layers/x" && f.after.as_deref() == Some("host/launches"))
     };
     // The GPU works 1 ms and idles 1 ms: without most of that, it is what limits a step.
@@ -65,8 +65,8 @@ fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
     run.gap(0, 4e5, "host_late");
     run.members[1].2.launch_ns = 4e5;
     let saved = |run: &Fake, rule: &str| {
-        let verdict = run.judge(&rules);
-        let mut all = verdict.findings.iter().chain(&verdict.minor);
+        let results = run.judge(&rules);
+        let mut all = results.findings.iter().chain(&results.minor);
         let finding = all.find(|f| f.rule.as_str() == rule).unwrap();
         finding.saving.unwrap().claimed_ns
     };
