@@ -135,14 +135,10 @@ pub(super) fn shares(table: &KernelTable<'_>) -> Vec<Share> {
 fn group(table: &KernelTable<'_>) -> Calls {
     let runs = runs(table);
     let mut ends: Vec<usize> = Vec::with_capacity(runs.ends.len());
-    let mut splitter = Splitter {
-        table,
-        repeating: FxHashMap::default(),
-    };
     for run in runs.iter() {
         let length = match run {
             [_] => 1,
-            _ => splitter.length(run).max(1),
+            _ => call_length(table, run).max(1),
         };
         let start = ends.last().copied().unwrap_or(0);
         let calls = (1..=run.len() / length).map(|call| start + call * length);
@@ -254,41 +250,29 @@ const REPEATING: [Family; 14] = [
     Family::Interpolate,
 ];
 
-/// Finds the length of the calls in a run.
-struct Splitter<'w> {
-    table: &'w KernelTable<'w>,
-    /// By operator, whether its calls launch each of their kernels once.
-    repeating: FxHashMap<OpId, bool>,
+/// The number of kernels per call if the run repeats itself, otherwise the length of the run.
+fn call_length(table: &KernelTable<'_>, run: &[u32]) -> usize {
+    let Some(first) = run.first().and_then(|&at| table.get(at as usize)) else {
+        return run.len();
+    };
+    let choice = first.choice;
+    let node = first.record.context().dir == Dir::Bprop && choice.from_forward;
+    let numbered = choice.range.is_some_and(|range| range.numbered);
+    if first.record.call().is_some() || node || numbered || !repeats(table, choice.op) {
+        return run.len();
+    }
+    let launch = |&at: &u32| table.launch(at as usize);
+    let launches: Vec<(u32, [u32; 3])> = run.iter().filter_map(launch).collect();
+    period(&launches)
 }
 
-impl Splitter<'_> {
-    /// The number of kernels per call if the run repeats itself, otherwise the length of the run.
-    fn length(&mut self, run: &[u32]) -> usize {
-        let table = self.table;
-        let Some(first) = run.first().and_then(|&at| table.get(at as usize)) else {
-            return run.len();
-        };
-        let choice = first.choice;
-        let node = first.record.context().dir == Dir::Bprop && choice.from_forward;
-        let numbered = choice.range.is_some_and(|range| range.numbered);
-        if first.record.call().is_some() || node || numbered || !self.repeats(choice.op) {
-            return run.len();
-        }
-        let launch = |&at: &u32| table.launch(at as usize);
-        let launches: Vec<(u32, [u32; 3])> = run.iter().filter_map(launch).collect();
-        period(&launches)
-    }
-
-    fn repeats(&mut self, op: OpId) -> bool {
-        let choices = &self.table.choices;
-        *self.repeating.entry(op).or_insert_with(|| {
-            choices.op(op).is_some_and(|name| {
-                let family = ops::family(name);
-                let repeats = family.is_some_and(|f| REPEATING.contains(&f));
-                repeats && !name.name.starts_with("_foreach")
-            })
-        })
-    }
+/// Whether the calls of an operator launch each of their kernels once.
+fn repeats(table: &KernelTable<'_>, op: OpId) -> bool {
+    table.choices.op(op).is_some_and(|name| {
+        let family = ops::family(name);
+        let repeats = family.is_some_and(|f| REPEATING.contains(&f));
+        repeats && !name.name.starts_with("_foreach")
+    })
 }
 
 /// The length of the shortest prefix that, repeated, forms the whole list; at least 1. Linear, by the

@@ -68,16 +68,17 @@ struct EffectNode {
 
 /// A key that is equal for ranges that PyProf does not distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    text: StrId,
-    seq: Option<SerialNumber>,
-    op_id: Option<SerialNumber>,
+pub(super) struct RangeIdentity {
+    pub text: StrId,
+    pub seq: Option<SerialNumber>,
+    pub op_id: Option<SerialNumber>,
+    /// The arguments; if they are a list of shapes, see [`RangeContexts::sizes`].
     args: Option<StrId>,
 }
 
-impl Key {
-    fn of(range: &HostRange) -> Key {
-        Key {
+impl RangeIdentity {
+    fn of(range: &HostRange) -> RangeIdentity {
+        RangeIdentity {
             text: range.text,
             seq: range.seq,
             op_id: range.op_id,
@@ -92,7 +93,7 @@ struct Nesting {
     /// The nesting that encloses its innermost range.
     outer: u32,
     /// Its innermost range.
-    key: Option<Key>,
+    key: Option<RangeIdentity>,
     effects: u32,
     /// The innermost text without a role.
     other: Option<StrId>,
@@ -103,7 +104,7 @@ struct Nesting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Step {
     from: u32,
-    key: Key,
+    key: RangeIdentity,
     /// Whether it counts even inside an equal range.
     counted: bool,
     python: bool,
@@ -111,12 +112,8 @@ struct Step {
 
 /// A range of `emit_nvtx` around a launch, or an operator of torch.profiler.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Numbered {
-    pub text: StrId,
-    /// The arguments; if they are a list of shapes, see [`RangeContexts::sizes`].
-    args: Option<StrId>,
-    pub seq: Option<SerialNumber>,
-    pub op_id: Option<SerialNumber>,
+struct Numbered {
+    key: RangeIdentity,
     /// The next enclosing one, counted from 1; 0 for none.
     outer: u32,
 }
@@ -137,8 +134,6 @@ pub(super) struct RangeContexts<'r> {
     pub run: &'r Run,
     /// The role of each text.
     bins: Vec<PyprofRole>,
-    /// Whether each text is a list.
-    lists: Vec<bool>,
     effects: Vec<EffectNode>,
     nestings: Vec<Nesting>,
     numbered: Vec<Numbered>,
@@ -167,10 +162,6 @@ impl<'r> RangeContexts<'r> {
                         PyprofRole::Other
                     }
                 })
-                .collect(),
-            lists: (0..used.len())
-                .into_par_iter()
-                .map(|at| text(at).starts_with('['))
                 .collect(),
             effects: vec![EffectNode {
                 below: 0,
@@ -202,19 +193,18 @@ impl<'r> RangeContexts<'r> {
     }
 
     /// The shapes that `emit_nvtx` prints into a range.
-    pub(super) fn sizes(&self, range: &Numbered) -> Option<StrId> {
-        range
-            .args
-            .filter(|args| self.lists.get(args.idx()).is_some_and(|list| *list))
+    pub(super) fn sizes(&self, range: &RangeIdentity) -> Option<StrId> {
+        let is_list = |args: &StrId| self.run.profile.text(*args).starts_with('[');
+        range.args.filter(is_list)
     }
 
     /// Ranges with numbers, from the innermost outwards.
-    pub(super) fn numbered(&self, chain: RangeChain) -> impl Iterator<Item = &Numbered> {
+    pub(super) fn numbered(&self, chain: RangeChain) -> impl Iterator<Item = &RangeIdentity> {
         let mut next = chain.numbered;
         std::iter::from_fn(move || {
             let range = self.numbered.get((next as usize).checked_sub(1)?)?;
             next = range.outer;
-            Some(range)
+            Some(&range.key)
         })
     }
 
@@ -292,19 +282,12 @@ impl Builder<'_> {
     }
 
     fn enter_numbered(&mut self, outer: RangeChain, range: &HostRange) -> (RangeChain, bool) {
-        let key = Key::of(range);
-        let repeated = self.around.numbered(outer).any(|other| {
-            (other.text, other.seq, other.op_id, other.args)
-                == (key.text, key.seq, key.op_id, key.args)
-        });
-        if repeated {
+        let key = RangeIdentity::of(range);
+        if self.around.numbered(outer).any(|other| *other == key) {
             return (outer, false);
         }
         self.around.numbered.push(Numbered {
-            text: range.text,
-            args: range.args,
-            seq: range.seq,
-            op_id: range.op_id,
+            key,
             outer: outer.numbered,
         });
         let numbered = number(self.around.numbered.len());
@@ -316,7 +299,7 @@ impl Builder<'_> {
         let layer = matches!(self.around.bin(range.text), PyprofRole::Layer);
         let step = Step {
             from: outer.nesting,
-            key: Key::of(range),
+            key: RangeIdentity::of(range),
             counted: layer && range.span.end != i64::MAX,
             python: range.kind == RangeKind::Python,
         };
@@ -364,7 +347,7 @@ impl Builder<'_> {
         (nesting, kept)
     }
 
-    fn stands_in(&self, nesting: u32, key: &Key) -> bool {
+    fn stands_in(&self, nesting: u32, key: &RangeIdentity) -> bool {
         let mut next = nesting;
         while let Some(nesting) = self.around.nestings.get(next as usize) {
             match &nesting.key {

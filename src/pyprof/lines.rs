@@ -17,21 +17,9 @@ pub enum LineFormat {
 #[derive(Debug)]
 pub(super) struct LineWriter {
     shape: LineFormat,
-    keys: Keys,
     names: Vec<NamePiece>,
     contexts: Vec<PlacePiece>,
-    tids: Vec<Vec<u8>>,
     dims: Vec<Vec<u8>>,
-}
-
-/// The keys between the numeric values.
-#[derive(Debug)]
-struct Keys {
-    sub: Vec<u8>,
-    alt: Vec<u8>,
-    device: Vec<u8>,
-    stream: Vec<u8>,
-    call: Vec<u8>,
 }
 
 /// The start and the end of a line: short and long name.
@@ -53,23 +41,10 @@ struct PlacePiece {
 
 impl LineWriter {
     pub(super) fn new(shape: LineFormat) -> LineWriter {
-        let key = |name: &str| {
-            let mut out = Vec::new();
-            shape.key(&mut out, name);
-            out
-        };
         LineWriter {
             shape,
-            keys: Keys {
-                sub: key("subSeqId"),
-                alt: key("altSeqId"),
-                device: key("device"),
-                stream: key("stream"),
-                call: key("call"),
-            },
             names: Vec::new(),
             contexts: Vec::new(),
-            tids: Vec::new(),
             dims: Vec::new(),
         }
     }
@@ -82,8 +57,6 @@ impl LineWriter {
         let contexts = records.contexts.iter().skip(self.contexts.len());
         self.contexts
             .extend(contexts.map(|context| shape.context(context)));
-        let tids = records.tids.iter().skip(self.tids.len());
-        self.tids.extend(tids.map(|tid| shape.tid(*tid)));
         let dims = records.dims.iter().skip(self.dims.len());
         self.dims.extend(dims.map(|dims| shape.dims(dims)));
     }
@@ -107,18 +80,18 @@ impl LineWriter {
         }
         out.extend_from_slice(context.text.get(from..context.seq).unwrap_or_default());
         self.shape.numbers(out, record.seq());
-        out.extend_from_slice(&self.keys.sub);
+        self.shape.key(out, "subSeqId");
         push_number(out, record.sub());
-        out.extend_from_slice(&self.keys.alt);
+        self.shape.key(out, "altSeqId");
         self.shape.numbers(out, record.alt());
         out.extend_from_slice(context.text.get(context.seq..).unwrap_or_default());
-        out.extend_from_slice(self.tids.get(own.tid.idx()).map_or(&[], Vec::as_slice));
-        out.extend_from_slice(&self.keys.device);
+        self.shape.tid(out, record.tid());
+        self.shape.key(out, "device");
         push_number(out, own.device);
-        out.extend_from_slice(&self.keys.stream);
+        self.shape.key(out, "stream");
         push_number(out, own.stream);
         if let Some(call) = own.call {
-            out.extend_from_slice(&self.keys.call);
+            self.shape.key(out, "call");
             push_number(out, call);
         }
         out.extend_from_slice(self.dims.get(own.dims.idx()).map_or(&[], Vec::as_slice));
@@ -243,13 +216,11 @@ impl LineFormat {
         out.extend_from_slice(literal.as_bytes());
     }
 
-    fn tid(self, tid: Option<u64>) -> Vec<u8> {
-        let mut out = Vec::new();
+    fn tid(self, out: &mut Vec<u8>, tid: Option<u64>) {
         match tid {
-            Some(tid) => push_number(&mut out, tid),
+            Some(tid) => push_number(out, tid),
             None => out.extend_from_slice(if self.is_python() { b"None" } else { b"null" }),
         }
-        out
     }
 
     fn dims(self, dims: &LaunchDims) -> Vec<u8> {

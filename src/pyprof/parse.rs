@@ -11,13 +11,13 @@ use rayon::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::enclosing_ranges::{
-    Effect, Numbered, PyprofRole, RangeChain, RangeContexts, layer_name,
+    Effect, PyprofRole, RangeChain, RangeContexts, RangeIdentity, layer_name,
 };
 use super::lines::{LineFormat, LineWriter};
 use super::sequence::{Counted, Numbering, SequenceColumns, is_cell};
 use super::{
-    BATCH, ContextId, DimsId, Dir, Execution, LaunchContext, NameId, PIECE, RangeTemplate, Records,
-    Text, TextPool, TidId, count, event, names, push_number,
+    BATCH, ContextId, Dir, Execution, LaunchContext, NameId, PIECE, RangeTemplate, Records, Text,
+    TextPool, count, event, names, push_number,
 };
 use crate::correlate::{Direction, Link, OpCall, OpCallId, Run, ScopeId, WithoutOperator};
 use crate::profile::{Kernel, RangeArgs, SerialNumber, StrId, ThreadId};
@@ -76,140 +76,78 @@ fn lines_of(batch: &Records, lines: &LineWriter) -> Vec<Vec<u8>> {
     starts.into_par_iter().map(piece).collect()
 }
 
-/// The ranges around the launches of some kernels.
+/// What the ranges around the launch of a kernel say.
 #[derive(Debug, Default)]
-struct Scan {
-    kernels: Vec<Scanned>,
-    /// Per kernel: the key of its context; equal keys have equal contexts.
-    words: Vec<u32>,
-    /// Per kernel: the numbers in its ranges, then its sequence numbers, ascending.
-    numbers: Vec<u64>,
-}
-
-/// The ends of a kernel's key and numbers.
-#[derive(Debug)]
 struct Scanned {
-    words: usize,
-    in_ranges: usize,
-    ids: usize,
+    /// The key of its context; equal keys have equal contexts. Empty if the launch is not known.
+    key: Vec<u32>,
+    /// The numbers in its ranges.
+    in_ranges: Vec<u64>,
+    /// Its sequence numbers, ascending.
+    ids: Vec<u64>,
 }
 
 /// Looks up the ranges for the batch that begins with kernel `first`, in parallel.
-fn scan(around: &RangeContexts<'_>, first: usize) -> Vec<Scan> {
-    let end = around
-        .run
-        .profile
-        .kernels
-        .len()
-        .min(first.saturating_add(BATCH));
-    let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
-    let piece = |start: &usize| {
-        let mut scan = Scan::default();
-        let mut marks = Marks::default();
-        for at in *start..end.min(start + PIECE) {
-            scan.look(around, at, &mut marks);
-        }
-        scan
-    };
-    starts.par_iter().map(piece).collect()
+fn scan(around: &RangeContexts<'_>, first: usize) -> Vec<Scanned> {
+    let kernels = around.run.profile.kernels.len();
+    let batch = first..kernels.min(first.saturating_add(BATCH));
+    let batch = batch.into_par_iter().with_min_len(PIECE);
+    let scanned = batch.map_init(Marks::default, |marks, at| Scanned::of(around, at, marks));
+    scanned.collect()
 }
 
-impl Scan {
-    fn look(&mut self, around: &RangeContexts<'_>, at: usize, marks: &mut Marks) {
-        if let Some(origin) = Origin::of(around.run, at).filter(Origin::is_known) {
-            let chain = around.chain(origin.scope);
-            marks.read(around, chain);
-            self.identify(around, &origin, chain, marks);
-            let numbers = marks.list.iter().flat_map(|m| [m.seq, m.op_id]);
-            self.numbers
-                .extend(numbers.flatten().map(SerialNumber::get));
+impl Scanned {
+    fn of(around: &RangeContexts<'_>, at: usize, marks: &mut Marks) -> Scanned {
+        let Some(origin) = Origin::of(around.run, at).filter(Origin::is_known) else {
+            return Scanned::default();
+        };
+        let chain = around.chain(origin.scope);
+        marks.read(around, chain);
+        let in_ranges = marks.list.iter().flat_map(|m| [m.seq, m.op_id]).flatten();
+        let ids = marks.list.iter().filter_map(|m| Some(m.seq?.get()));
+        let mut ids: Vec<u64> = ids.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Scanned {
+            key: key(around, &origin, chain, marks),
+            in_ranges: in_ranges.map(SerialNumber::get).collect(),
+            ids,
         }
-        let in_ranges = self.numbers.len();
-        if self.words.len() > self.kernels.last().map_or(0, |k| k.words) {
-            let ids = marks.list.iter().filter_map(|m| Some(m.seq?.get()));
-            self.numbers.extend(ids);
-            if let Some(own) = self.numbers.get_mut(in_ranges..) {
-                own.sort_unstable();
-            }
-            self.dedup_from(in_ranges);
-        }
-        self.kernels.push(Scanned {
-            words: self.words.len(),
-            in_ranges,
-            ids: self.numbers.len(),
-        });
     }
+}
 
-    /// Appends the key of a kernel with a known launch, which is never empty.
-    fn identify(
-        &mut self,
-        around: &RangeContexts<'_>,
-        origin: &Origin<'_>,
-        chain: RangeChain,
-        marks: &Marks,
-    ) {
-        let row = |id: Option<StrId>| id.map_or(0, |id| id.row().saturating_add(1));
-        // The innermost range matters only if nothing else names the operator.
-        let unnamed = marks.list.is_empty() && !around.in_marker(chain);
-        let other = around.other(chain).filter(|_| unnamed);
-        let recomputed = origin.op.is_some_and(|op| op.recomputed);
-        self.words.extend([
-            around.effects_id(chain),
-            row(other),
-            row(chain.stack),
-            u32::from(recomputed),
-        ]);
-        if around.run.profile.format.range_args == RangeArgs::TraceEvent
-            && let Some(op) = origin.op
-        {
-            let layer = op.layer.map_or(0, |layer| layer.row().saturating_add(1));
-            let args = op.args.map_or(0, |args| args.row().saturating_add(1));
-            self.words.extend([
-                op.op.row(),
-                layer,
-                args,
-                (u32::from(op.args_from_forward) << 1)
-                    | u32::from(op.direction == Direction::Bprop),
-            ]);
-        }
-        for mark in &marks.list {
-            let kinds = (u32::from(mark.seq.is_some()) << 1) | u32::from(mark.op_id.is_some());
-            self.words.extend([mark.text.row(), row(mark.sizes), kinds]);
-        }
+/// The key of a kernel with a known launch, which is never empty.
+fn key(
+    around: &RangeContexts<'_>,
+    origin: &Origin<'_>,
+    chain: RangeChain,
+    marks: &Marks,
+) -> Vec<u32> {
+    let row = |id: Option<StrId>| id.map_or(0, |id| id.row().saturating_add(1));
+    // The innermost range matters only if nothing else names the operator.
+    let unnamed = marks.list.is_empty() && !around.in_marker(chain);
+    let other = around.other(chain).filter(|_| unnamed);
+    let recomputed = origin.op.is_some_and(|op| op.recomputed);
+    let mut key = vec![
+        around.effects_id(chain),
+        row(other),
+        row(chain.stack),
+        u32::from(recomputed),
+    ];
+    if around.run.profile.format.range_args == RangeArgs::TraceEvent
+        && let Some(op) = origin.op
+    {
+        let layer = op.layer.map_or(0, |layer| layer.row().saturating_add(1));
+        let args = op.args.map_or(0, |args| args.row().saturating_add(1));
+        let backward = op.direction == Direction::Bprop;
+        let kinds = (u32::from(op.args_from_forward) << 1) | u32::from(backward);
+        key.extend([op.op.row(), layer, args, kinds]);
     }
-
-    /// Removes repeated numbers at and after `from`.
-    fn dedup_from(&mut self, from: usize) {
-        let mut kept = from;
-        for at in from..self.numbers.len() {
-            let number = self.numbers.get(at).copied();
-            let before = kept.checked_sub(1).filter(|b| *b >= from);
-            if number == before.and_then(|b| self.numbers.get(b).copied()) {
-                continue;
-            }
-            if let (Some(number), Some(slot)) = (number, self.numbers.get_mut(kept)) {
-                *slot = number;
-                kept += 1;
-            }
-        }
-        self.numbers.truncate(kept);
+    for mark in &marks.list {
+        let kinds = (u32::from(mark.seq.is_some()) << 1) | u32::from(mark.op_id.is_some());
+        key.extend([mark.text.row(), row(mark.sizes), kinds]);
     }
-
-    /// Each kernel's key, the numbers in its ranges, and its sequence numbers.
-    fn each(&self) -> impl Iterator<Item = (&[u32], &[u64], &[u64])> {
-        let mut from = (0, 0);
-        self.kernels.iter().map(move |kernel| {
-            let words = self.words.get(from.0..kernel.words);
-            let in_ranges = self.numbers.get(from.1..kernel.in_ranges);
-            let ids = self.numbers.get(kernel.in_ranges..kernel.ids);
-            from = (kernel.words, kernel.ids);
-            (
-                words.unwrap_or_default(),
-                in_ranges.unwrap_or_default(),
-                ids.unwrap_or_default(),
-            )
-        })
-    }
+    key
 }
 
 /// A kernel with its launch.
@@ -266,7 +204,7 @@ impl Marks {
     /// number and similar names, only the first.
     fn read(&mut self, around: &RangeContexts<'_>, chain: RangeChain) {
         self.list.clear();
-        let mark = |range: &Numbered| Mark {
+        let mark = |range: &RangeIdentity| Mark {
             text: range.text,
             seq: range.seq,
             op_id: range.op_id,
@@ -369,16 +307,11 @@ struct RecordBuilder<'a, 'r> {
     counted: Vec<Counted>,
     operators: IndexSet<Vec<Text>, FxBuildHasher>,
     names: FxHashMap<StrId, NameId>,
-    /// By launch configuration of the profile.
-    dims: Vec<Option<DimsId>>,
-    /// By thread of the profile.
-    tids: Vec<Option<TidId>>,
     numbering: Numbering,
 }
 
 impl<'a, 'r> RecordBuilder<'a, 'r> {
     fn new(around: &'a RangeContexts<'r>) -> RecordBuilder<'a, 'r> {
-        let profile = &around.run.profile;
         RecordBuilder {
             around,
             pool: TextPool::default(),
@@ -387,19 +320,25 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
             counted: Vec::new(),
             operators: IndexSet::default(),
             names: FxHashMap::default(),
-            dims: vec![None; profile.configs.len()],
-            tids: vec![None; profile.threads.len()],
-            numbering: Numbering::new(profile.threads.len()),
+            numbering: Numbering::new(around.run.profile.threads.len()),
         }
     }
 
     /// Adds the records of a batch that begins with kernel `first`.
-    fn take(&mut self, first: usize, scans: &[Scan], records: &mut Records) {
-        for (at, (words, in_ranges, ids)) in (first..).zip(scans.iter().flat_map(Scan::each)) {
+    fn take(&mut self, first: usize, scanned: &[Scanned], records: &mut Records) {
+        for (
+            at,
+            Scanned {
+                key,
+                in_ranges,
+                ids,
+            },
+        ) in (first..).zip(scanned)
+        {
             let Some(origin) = Origin::of(self.around.run, at) else {
                 continue;
             };
-            let context = self.context(words, &origin, records);
+            let context = self.context(key, &origin, records);
             let numbers = match (origin.thread, self.counted.get(context.idx())) {
                 (Some(thread), Some(counted)) => self.numbering.next(thread, ids, *counted),
                 _ => SequenceColumns::default(),
@@ -418,8 +357,11 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
     ) {
         let kernel = origin.kernel;
         let name = self.name(kernel, records);
-        let tid = self.tid(origin.thread, records);
-        let dims = self.dims(kernel, records);
+        let profile = &self.around.run.profile;
+        let thread = origin.thread.and_then(|t| profile.threads.get(t.idx()));
+        let tid = records.tid(thread.map(|thread| thread.tid));
+        let config = profile.config(kernel);
+        let dims = records.dims(config.grid, config.block);
         let start = records.numbers.len();
         records.numbers.extend_from_slice(in_ranges);
         let seq = records.numbers.len();
@@ -430,7 +372,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
             .numbers
             .extend(numbers.ids.iter().filter(|id| !own(id)));
         let end = records.numbers.len();
-        let device = self.around.run.profile.devices.get(kernel.device.idx());
+        let device = profile.devices.get(kernel.device.idx());
         records.push(Execution {
             duration: kernel.span.ns(),
             sub: numbers.sub,
@@ -464,38 +406,11 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         new
     }
 
-    fn tid(&mut self, thread: Option<ThreadId>, records: &mut Records) -> TidId {
-        let slot = thread.and_then(|t| self.tids.get_mut(t.idx()));
-        let threads = &self.around.run.profile.threads;
-        match (slot, thread) {
-            (Some(Some(known)), _) => *known,
-            (Some(slot), Some(thread)) => {
-                let tid = records.tid(threads.get(thread.idx()).map(|t| t.tid));
-                *slot = Some(tid);
-                tid
-            }
-            _ => records.tid(None),
-        }
-    }
-
-    fn dims(&mut self, kernel: &Kernel, records: &mut Records) -> DimsId {
-        let slot = self.dims.get_mut(kernel.config.idx());
-        if let Some(Some(known)) = slot {
+    fn context(&mut self, key: &[u32], origin: &Origin<'_>, records: &mut Records) -> ContextId {
+        if let Some(known) = self.contexts.get(key) {
             return *known;
         }
-        let config = self.around.run.profile.config(kernel);
-        let dims = records.dims(config.grid, config.block);
-        if let Some(slot) = slot {
-            *slot = Some(dims);
-        }
-        dims
-    }
-
-    fn context(&mut self, words: &[u32], origin: &Origin<'_>, records: &mut Records) -> ContextId {
-        if let Some(known) = self.contexts.get(words) {
-            return *known;
-        }
-        let context = if words.is_empty() {
+        let context = if key.is_empty() {
             LaunchContext {
                 dir: Dir::Na,
                 mods: vec![self.pool.text("na")],
@@ -514,7 +429,7 @@ impl<'a, 'r> RecordBuilder<'a, 'r> {
         if id.idx() == self.counted.len() {
             self.counted.push(counted);
         }
-        self.contexts.insert(words.into(), id);
+        self.contexts.insert(key.into(), id);
         id
     }
 
