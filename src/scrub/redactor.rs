@@ -89,37 +89,14 @@ pub(super) struct Redactor {
     /// Words of the file format, which are never removed.
     format_words: &'static [&'static str],
     learned: BTreeSet<Known>,
-    /// The texts in `learned`, sorted by first byte.
-    table: Vec<Known>,
-    /// By first byte: the range of its entries in `table`.
-    by_byte: [(usize, usize); 256],
-    /// The pairs of bytes at which a match may be recognized.
-    pairs: Pairs,
+    /// The texts in `learned` by their first byte.
+    by_byte: Vec<Vec<Known>>,
+    /// By [`pair_number`]: whether a match may be recognized at the two bytes.
+    pairs: Vec<bool>,
 }
 
-/// A set of pairs of bytes.
-#[derive(Debug, Clone)]
-struct Pairs(Vec<u64>);
-
-impl Pairs {
-    fn empty() -> Pairs {
-        Pairs(vec![0; (1 << 16) / 64])
-    }
-
-    fn has(&self, pair: &[u8]) -> bool {
-        let [first, second] = *pair else { return false };
-        let at = usize::from(first) << 8 | usize::from(second);
-        self.0
-            .get(at / 64)
-            .is_some_and(|word| word & (1 << (at % 64)) != 0)
-    }
-
-    fn add(&mut self, pair: [u8; 2]) {
-        let at = usize::from(pair[0]) << 8 | usize::from(pair[1]);
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word |= 1 << (at % 64);
-        }
-    }
+fn pair_number(pair: [u8; 2]) -> usize {
+    usize::from(u16::from_be_bytes(pair))
 }
 
 impl Default for Redactor {
@@ -134,9 +111,8 @@ impl Redactor {
         Redactor {
             format_words,
             learned: BTreeSet::new(),
-            table: Vec::new(),
-            by_byte: [(0, 0); 256],
-            pairs: Pairs::empty(),
+            by_byte: Vec::new(),
+            pairs: Vec::new(),
         }
     }
 
@@ -148,13 +124,17 @@ impl Redactor {
     /// Learns from a setting, a variable or a JSON member.
     pub(super) fn learn(&mut self, name: &str, value: &str) {
         let value = value.trim();
+        self.learn_value(name, value);
+        self.learn_from_text(value);
+    }
+
+    fn learn_value(&mut self, name: &str, value: &str) {
         match credentials::meaning(name) {
             NameMeaning::Secret => self.secret(value),
             NameMeaning::User => self.user(value),
             NameMeaning::Host => self.host(value),
             _ => {}
         }
-        self.learn_from_text(value);
     }
 
     /// Learns from `NAME=value` and home folders in a text.
@@ -167,13 +147,7 @@ impl Redactor {
             if capitals {
                 let window = bytes.get(..at + 1 + MAX_VALUE).unwrap_or(bytes);
                 let end = value_end(window, at + 1);
-                let value = text.get(at + 1..end).unwrap_or_default();
-                match credentials::meaning(name) {
-                    NameMeaning::Secret => self.secret(value),
-                    NameMeaning::User => self.user(value),
-                    NameMeaning::Host => self.host(value),
-                    _ => {}
-                }
+                self.learn_value(name, text.get(at + 1..end).unwrap_or_default());
             }
         }
         for prefix in ["/home/", "/Users/"] {
@@ -242,33 +216,27 @@ impl Redactor {
     /// Builds the index for searching. Must be called after the last text was learned.
     pub(super) fn build_index(&mut self) {
         // Longer texts first, so that a full host name is found before its first part.
-        self.table = self.learned.iter().cloned().collect();
-        self.table.sort_by_key(|k| {
-            let first = k.text.as_bytes().first().copied();
-            (first, !k.anywhere, std::cmp::Reverse(k.text.len()))
-        });
-        self.by_byte = [(0, 0); 256];
-        for (at, known) in self.table.iter().enumerate() {
-            if let Some(first) = known.text.as_bytes().first()
-                && let Some(span) = self.by_byte.get_mut(usize::from(*first))
-            {
-                *span = (if span.1 == 0 { at } else { span.0 }, at + 1);
+        let mut sorted: Vec<&Known> = self.learned.iter().collect();
+        sorted.sort_by_key(|k| (!k.anywhere, std::cmp::Reverse(k.text.len())));
+        self.by_byte = vec![Vec::new(); 256];
+        for known in &sorted {
+            let first = known.text.as_bytes().first();
+            let list = first.and_then(|byte| self.by_byte.get_mut(usize::from(*byte)));
+            if let Some(list) = list {
+                list.push((*known).clone());
             }
         }
-        let texts = self.table.iter().map(|known| known.text.as_bytes());
+        let texts = sorted.iter().map(|known| known.text.as_bytes());
         let schemes = SCHEMES.iter().map(|scheme| scheme.as_bytes());
-        self.pairs = Pairs::empty();
-        for text in texts.chain(schemes) {
-            if let [first, second, ..] = *text {
-                self.pairs.add([first, second]);
-            }
-        }
-        for pair in forms::known().pairs() {
-            self.pairs.add(pair);
-        }
-        for byte in (0..=u8::MAX).filter(|byte| form_at(*byte).is_some()) {
-            for next in 0..=u8::MAX {
-                self.pairs.add([byte, next]);
+        let beginnings = texts
+            .chain(schemes)
+            .filter_map(|text| text.first_chunk().copied());
+        let bytes = (0..=u8::MAX).filter(|byte| form_at(*byte).is_some());
+        let of_forms = bytes.flat_map(|byte| (0..=u8::MAX).map(move |next| [byte, next]));
+        self.pairs = vec![false; 1 << 16];
+        for pair in beginnings.chain(of_forms).chain(forms::known().pairs()) {
+            if let Some(is_beginning) = self.pairs.get_mut(pair_number(pair)) {
+                *is_beginning = true;
             }
         }
     }
@@ -318,7 +286,11 @@ impl Redactor {
         loop {
             // No match is recognized at the last byte.
             let mut pairs = text.get(from..)?.windows(2);
-            let at = from + pairs.position(|pair| self.pairs.has(pair))?;
+            let may_match = |pair: &[u8]| {
+                let pair = pair.first_chunk().copied().map(pair_number);
+                pair.and_then(|pair| self.pairs.get(pair)) == Some(&true)
+            };
+            let at = from + pairs.position(may_match)?;
             let found = self.at(text, at).filter(|f| f.end > f.start);
             if found.is_some() {
                 return found;
@@ -336,9 +308,9 @@ impl Redactor {
     }
 
     fn known_at(&self, text: &[u8], at: usize, byte: u8) -> Option<Redaction> {
-        let (from, to) = *self.by_byte.get(usize::from(byte))?;
         let rest = text.get(at..)?;
-        self.table.get(from..to)?.iter().find_map(|known| {
+        let known = self.by_byte.get(usize::from(byte))?;
+        known.iter().find_map(|known| {
             let end = at + known.text.len();
             (rest.starts_with(known.text.as_bytes()) && stands_alone(text, at, end, known))
                 .then_some(Redaction {
