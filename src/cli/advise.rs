@@ -9,8 +9,8 @@ use super::exit_gates::Gates;
 use super::multi_rank::Unread;
 use super::progress::Bar;
 use super::{
-    AdviseArgs, CommandResult, Console, Failure, ReportArgs, RuleArgs, config, merge, multi_rank,
-    output, source,
+    AdviseArgs, AnalyzeArgs, CommandResult, Console, Failure, ReportArgs, RuleArgs, config, merge,
+    multi_rank, output, source,
 };
 use crate::advisor::{Advisor, Analysis, EAGER_TRACE_UNUSED, Stage, open};
 use crate::base::text::plain;
@@ -141,7 +141,7 @@ pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
         console.warn(warning);
     }
     match result.output {
-        Output::Why(text) => write(&args.report, &text),
+        Output::Why(text) => output::write_to(output, &text),
         Output::Report(report) => {
             let outcome = write_and_gate(&args.report, &gates, *report, console);
             timer.done("wrote the report");
@@ -157,8 +157,9 @@ fn run_job(
     inputs: multi_rank::Inputs,
     console: Console,
 ) -> CommandResult {
+    let output = session.args.report.output.as_deref();
     for file in &inputs.files {
-        refuse_overwriting(file, session.args.report.output.as_deref())?;
+        refuse_overwriting(file, output)?;
     }
     for repeated in &inputs.repeated {
         console.warn(&format!("{}: {}", plain(&repeated.file), repeated.why));
@@ -166,7 +167,7 @@ fn run_job(
     let result = analyze_all(inputs, console, |file, timer| session.file(file, timer))?;
     let unread = result.unread;
     if session.args.why.is_some() {
-        write(&session.args.report, &result.whys)?;
+        output::write_to(output, &result.whys)?;
         return unread.outcome(false);
     }
     let report = session.with_host_profiles(result.report()?);
@@ -241,30 +242,11 @@ pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, F
     analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
-/// What profiles are analyzed with besides the GPU.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AnalyzedWith<'a> {
-    pub(super) rules: &'a RuleArgs,
-    pub(super) costs: &'a [PathBuf],
-    pub(super) classes: &'a [PathBuf],
-}
-
-impl<'a> AnalyzedWith<'a> {
-    /// Only rules.
-    pub(super) fn rules(rules: &'a RuleArgs) -> AnalyzedWith<'a> {
-        AnalyzedWith {
-            rules,
-            costs: &[],
-            classes: &[],
-        }
-    }
-}
-
 /// A report: read from a file of `--format json`, or of a profile or a folder of profiles.
 pub(super) fn read_or_analyze(
     path: &Path,
     gpu: Option<&String>,
-    with: AnalyzedWith<'_>,
+    with: &AnalyzeArgs,
     console: Console,
 ) -> Result<Report, Failure> {
     if merge::is_report(path) {
@@ -277,8 +259,8 @@ pub(super) fn read_or_analyze(
         profiles: vec![path.to_owned()],
         gpu: gpu.cloned(),
         rules: with.rules.clone(),
-        costs: with.costs.to_vec(),
-        classes: with.classes.to_vec(),
+        costs: with.costs.clone(),
+        classes: with.classes.clone(),
         ..AdviseArgs::default()
     };
     report_of(&args, console)
@@ -620,7 +602,8 @@ pub(super) fn write_and_gate(
             ));
         }
     }
-    write(args, &render(args, format(args)?, &report)?)?;
+    let text = render(args, format(args)?, &report)?;
+    output::write_to(args.output.as_deref(), &text)?;
     gates.check(&report)
 }
 
@@ -714,11 +697,4 @@ fn render(args: &ReportArgs, format: OutputFormat, report: &Report) -> Result<St
         max_chars,
     };
     Ok((format.report)(report, &options)?)
-}
-
-fn write(args: &ReportArgs, text: &str) -> CommandResult {
-    match &args.output {
-        Some(path) => output::write_file(path, &output::without_color(text)),
-        None => output::print(text),
-    }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{CommandResult, Console, Failure, RuleArgs, advise, examples, output};
+use super::{AnalyzeArgs, CommandResult, Console, Failure, advise, examples, output};
 use crate::base::units::percent;
 use crate::compare::diff::{self, Decision, Diff};
 use crate::formats::OutputFormat;
@@ -52,13 +52,7 @@ pub(super) struct DiffArgs {
     #[arg(long, value_name = "NAME|FILE")]
     gpu_after: Option<String>,
     #[command(flatten)]
-    rules: RuleArgs,
-    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
-    #[arg(long, value_name = "FILE")]
-    costs: Vec<PathBuf>,
-    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
-    #[arg(long, value_name = "FILE")]
-    classes: Vec<PathBuf>,
+    with: AnalyzeArgs,
 }
 
 /// The largest slowdown that passes, as a share: 0.03 for `regression=3%`.
@@ -87,18 +81,12 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> CommandResult {
         advise::refuse_overwriting(path, args.output.as_deref())?;
     }
     let gpu_after = args.gpu_after.as_ref().or(args.gpu.as_ref());
-    let with = advise::AnalyzedWith {
-        rules: &args.rules,
-        costs: &args.costs,
-        classes: &args.classes,
-    };
     let read = |(at, path): (usize, &PathBuf)| {
-        let gpu = if at == 0 {
-            args.gpu.as_ref()
-        } else {
-            gpu_after
+        let gpu = match at {
+            0 => args.gpu.as_ref(),
+            _ => gpu_after,
         };
-        advise::read_or_analyze(path, gpu, with, console)
+        advise::read_or_analyze(path, gpu, &args.with, console)
     };
     let reports: Vec<Report> = paths().enumerate().map(read).collect::<Result<_, _>>()?;
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{
-    AdviseArgs, CommandResult, Console, Failure, RuleArgs, advise, examples, merge, multi_rank,
+    AdviseArgs, AnalyzeArgs, CommandResult, Console, Failure, advise, examples, merge, multi_rank,
     output,
 };
 use crate::base::text::plain;
@@ -29,13 +29,7 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "NAME|FILE")]
     gpu: Option<String>,
     #[command(flatten)]
-    rules: RuleArgs,
-    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
-    #[arg(long, value_name = "FILE")]
-    costs: Vec<PathBuf>,
-    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
-    #[arg(long, value_name = "FILE")]
-    classes: Vec<PathBuf>,
+    with: AnalyzeArgs,
 }
 
 fn columns_help() -> String {
@@ -62,9 +56,9 @@ pub(super) fn export(args: ExportArgs, console: Console) -> CommandResult {
     let analysis = AdviseArgs {
         profiles: args.inputs,
         gpu: args.gpu,
-        rules: args.rules,
-        costs: args.costs,
-        classes: args.classes,
+        rules: args.with.rules,
+        costs: args.with.costs,
+        classes: args.with.classes,
         ..AdviseArgs::default()
     };
     warn_of_reports(&analysis, &inputs.files, console);

@@ -213,7 +213,7 @@ pub(crate) struct AdviseArgs {
 }
 
 /// Conditions under which the exit status is 1, and findings to hide.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct GateArgs {
     /// After writing the report, exit with status 1 when it has a finding of this severity or above
     /// (`note`, `warning`, `error`), or when the estimated saving reaches a threshold (`saving=5%`);
@@ -241,7 +241,7 @@ pub(crate) struct ConfigArgs {
 }
 
 /// Where and in which format a report is written.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct ReportArgs {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
@@ -286,7 +286,7 @@ impl ReportArgs {
 }
 
 /// Which rules are evaluated, and with which parameters.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct RuleArgs {
     /// A rule file or a folder of rule files, in addition to the built-in rules; may be repeated
     #[arg(long = "rules", value_name = "PATH")]
@@ -302,8 +302,21 @@ pub(crate) struct RuleArgs {
     pub(crate) set: Vec<String>,
 }
 
+/// What profiles are analyzed with besides the GPU, where the report is not what is written.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct AnalyzeArgs {
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) costs: Vec<PathBuf>,
+    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) classes: Vec<PathBuf>,
+}
+
 /// What is printed to the terminal.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
 pub(crate) struct Console {
     /// Print no progress and no warnings
     #[arg(short, long, global = true)]

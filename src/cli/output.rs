@@ -85,10 +85,15 @@ pub(super) fn complain(text: &str) {
 /// Writes text to standard output. A closed pipe (`| head`) is not an error.
 pub(super) fn print(text: &str) -> CommandResult {
     let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::Unusable(format!("standard output: {error}"))),
-        Ok(()) => Ok(()),
+    printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+fn printed(result: std::io::Result<()>) -> CommandResult {
+    match result {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Unusable(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -105,11 +110,7 @@ pub(super) fn refuse(complaints: &Complaints) -> Failure {
 /// Streams machine-readable text to standard output. A closed pipe is not an error.
 pub(super) fn stream(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> CommandResult {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::Unusable(format!("standard output: {error}"))),
-        Ok(()) => Ok(()),
-    }
+    printed(write(&mut out).and_then(|()| out.flush()))
 }
 
 /// Writes text to a file, or to standard output.
@@ -120,8 +121,9 @@ pub(super) fn write_to(file: Option<&Path>, text: &str) -> CommandResult {
     }
 }
 
-/// Writes a text file, see [`write_file_with`].
+/// Writes a text file without colors, see [`write_file_with`].
 pub(super) fn write_file(path: &Path, text: &str) -> CommandResult {
+    let text = without_color(text);
     write_file_with(path, |file| file.write_all(text.as_bytes()))
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CommandResult, Console, Failure, RuleArgs, advise, examples, output};
+use super::{AnalyzeArgs, CommandResult, Console, Failure, RuleArgs, advise, examples, output};
 use crate::base::text::plain;
 use crate::report::{FindingReport, Report};
 use crate::repro::{NoScript, script};
@@ -36,12 +36,11 @@ pub(super) struct ReproArgs {
 
 pub(super) fn repro(args: &ReproArgs, console: Console) -> CommandResult {
     advise::refuse_overwriting(&args.profile, args.output.as_deref())?;
-    let report = advise::read_or_analyze(
-        &args.profile,
-        args.gpu.as_ref(),
-        advise::AnalyzedWith::rules(&args.rules),
-        console,
-    )?;
+    let with = AnalyzeArgs {
+        rules: args.rules.clone(),
+        ..AnalyzeArgs::default()
+    };
+    let report = advise::read_or_analyze(&args.profile, args.gpu.as_ref(), &with, console)?;
     let finding = find(&report, &args.finding)?;
     let text = script(finding).map_err(|error| match error {
         NoScript::Unknown(why) => Failure::Unusable(why),

@@ -6,11 +6,11 @@ use clap::{Args, ValueEnum};
 
 use super::signals::PassedOn;
 use super::{
-    AdviseArgs, CommandResult, ConfigArgs, Console, Failure, GATE, GateArgs, OK, ReportArgs,
-    RuleArgs, UNUSABLE, advise, diff, examples, output,
+    AdviseArgs, AnalyzeArgs, CommandResult, ConfigArgs, Console, Failure, GATE, GateArgs, OK,
+    ReportArgs, UNUSABLE, advise, diff, examples, output,
 };
 use crate::base::temporary::TemporaryFolder;
-use crate::base::text::plain;
+use crate::base::text::{either, plain};
 use crate::capture::nsys::{self, NsysCommand};
 use crate::capture::scalene;
 use crate::capture::{self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States};
@@ -25,7 +25,7 @@ light one, from which idle time is taken, and a detailed one with shapes and lay
 same machine are recorded too.";
 
 /// Arguments of `run`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(after_help = examples::RUN)]
 pub(super) struct RunArgs {
     /// The program and its arguments, after `--`
@@ -71,13 +71,7 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     report: ReportArgs,
     #[command(flatten)]
-    rules: RuleArgs,
-    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
-    #[arg(long, value_name = "FILE")]
-    costs: Vec<PathBuf>,
-    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
-    #[arg(long, value_name = "FILE")]
-    classes: Vec<PathBuf>,
+    analysis: AnalyzeArgs,
     #[command(flatten)]
     gates: GateArgs,
     #[command(flatten)]
@@ -113,20 +107,8 @@ impl RunArgs {
             skip: Some(skip),
             steps: 3,
             max_seconds,
-            stack: false,
-            keep: None,
-            against: None,
-            gate: None,
-            with: None,
-            host_profiler: None,
-            gpu: None,
-            report: ReportArgs::default(),
-            rules: RuleArgs::default(),
-            costs: Vec::new(),
-            classes: Vec::new(),
-            gates: GateArgs::default(),
-            config: ConfigArgs::default(),
             ends: true,
+            ..RunArgs::default()
         }
     }
 
@@ -135,9 +117,9 @@ impl RunArgs {
             profiles: vec![folder.to_owned()],
             gpu: self.gpu.clone(),
             report: self.report.clone(),
-            rules: self.rules.clone(),
-            costs: self.costs.clone(),
-            classes: self.classes.clone(),
+            rules: self.analysis.rules.clone(),
+            costs: self.analysis.costs.clone(),
+            classes: self.analysis.classes.clone(),
             gates: self.gates.clone(),
             config: self.config.clone(),
             ..AdviseArgs::default()
@@ -169,10 +151,14 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> CommandResult {
             )));
         }
         if let Some(format) = advise.report.format.filter(|format| format.diff.is_none()) {
-            let names = formats::names_of(|format| format.diff.is_some());
+            let comparisons = formats::FORMATS
+                .iter()
+                .filter(|format| format.diff.is_some());
+            let names: Vec<&str> = comparisons.map(|format| format.name).collect();
             return Err(Failure::Unusable(format!(
-                "--against: a comparison cannot be written as {}\n  use {names}",
-                format.name
+                "--against: a comparison cannot be written as {}\n  use {}",
+                format.name,
+                either(&names)
             )));
         }
         advise::refuse_overwriting(last, advise.report.output.as_deref())?;
@@ -339,12 +325,12 @@ fn show(now: &CaptureProgress, before: Option<&CaptureProgress>, ends: bool) {
 
 /// Writes the comparison with an earlier run.
 fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -> CommandResult {
-    let with = advise::AnalyzedWith {
-        rules: &advise.rules,
-        costs: &advise.costs,
-        classes: &advise.classes,
+    let with = AnalyzeArgs {
+        rules: advise.rules.clone(),
+        costs: advise.costs.clone(),
+        classes: advise.classes.clone(),
     };
-    let before = advise::read_or_analyze(last, advise.gpu.as_ref(), with, console)?;
+    let before = advise::read_or_analyze(last, advise.gpu.as_ref(), &with, console)?;
     let mut after = advise::report_of(advise, console)?;
     after.program.clone_from(&advise.report.program);
     let compared = crate::compare::diff(&before, &after);

@@ -9,16 +9,16 @@ use clap::Args;
 use super::run::{RunArgs, record};
 use super::signals::{SignalsDuringSeries, interrupted_by, is_interrupted};
 use super::trial_runs::Runner;
-use super::{CommandResult, Console, Failure, RuleArgs, advise, examples, output};
+use super::{AnalyzeArgs, CommandResult, Console, Failure, RuleArgs, advise, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::base::units::counted;
 use crate::capture::{self, States};
 use crate::formats::{MARKDOWN, Media, OutputFormat, RenderOptions};
-use crate::report::Report;
+use crate::report::{Report, to_json};
 use crate::trial::{
-    Candidate, Limits, NotTried, ProgramAbout, Treatment, Trial, best, built_in, html, json, mark,
+    Candidate, Limits, NotTried, ProgramAbout, Treatment, Trial, best, built_in, html, mark,
     markdown, read_folder, series, summarize,
 };
 
@@ -221,10 +221,12 @@ fn findings(
     temporary: &Path,
     console: Console,
 ) -> Result<Option<Report>, Failure> {
-    let report = |path: &Path| {
-        let with = advise::AnalyzedWith::rules(&args.rules);
-        advise::read_or_analyze(path, args.gpu.as_ref(), with, console).map(Some)
+    let with = AnalyzeArgs {
+        rules: args.rules.clone(),
+        ..AnalyzeArgs::default()
     };
+    let report =
+        |path: &Path| advise::read_or_analyze(path, args.gpu.as_ref(), &with, console).map(Some);
     if let Some(path) = &args.from {
         return report(path);
     }
@@ -356,7 +358,7 @@ fn write(args: &TryArgs, trial: &Trial) -> CommandResult {
     let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
     let format = args.format.or_else(of_file).unwrap_or(MARKDOWN);
     let text = match format.media {
-        Media::Json => json(trial),
+        Media::Json => to_json(trial),
         Media::Html => html(trial)?,
         // The formats that `diff` does not have are only selected by the ending of a file.
         Media::Markdown | Media::Terminal | Media::Sarif | Media::WorkflowCommands => {
@@ -370,5 +372,5 @@ fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> CommandResul
     mark(report, trial);
     let format = OutputFormat::of_file(path).unwrap_or(MARKDOWN);
     let text = (format.report)(report, &RenderOptions::default())?;
-    output::write_file(path, &output::without_color(&text))
+    output::write_file(path, &text)
 }

@@ -50,7 +50,7 @@ pub(in crate::cli) fn dump(config: &Config) -> String {
         // Writing to a string cannot fail.
         let _ = write!(out, "\n# {}\n", key.doc);
         match key.name {
-            "set" => out.push_str(&set(&config.set)),
+            "set" => out.push_str(&set(&config.rules.set)),
             "suppress" => out.push_str(&suppressions(config)),
             name => match value(config, name) {
                 Some(value) => _ = writeln!(out, "{name} = {value}"),
@@ -73,28 +73,29 @@ fn value(config: &Config, key: &str) -> Option<String> {
     };
     let path = |path: &Option<std::path::PathBuf>| path.as_deref().map(|p| quoted(&shown(p)));
     let flag = |flag: bool| flag.then(|| "true".to_owned());
+    let report = &config.report;
     match key {
         "gpu" => config.gpu.as_deref().map(quoted),
-        "rules" => paths(&config.rules),
-        "select" => texts_or_none(&config.select),
-        "ignore" => texts_or_none(&config.ignore),
+        "rules" => paths(&config.rules.paths),
+        "select" => texts_or_none(&config.rules.select),
+        "ignore" => texts_or_none(&config.rules.ignore),
         "costs" => paths(&config.costs),
         "classes" => paths(&config.classes),
-        "top" => config.top.map(|top| top.to_string()),
-        "format" => config.format.map(|format| quoted(format.name)),
-        "template" => path(&config.template),
-        "source" => path(&config.source),
-        "output" => path(&config.output),
-        "max-chars" => config.max_chars.map(|chars| chars.to_string()),
-        "for-pr" => flag(config.for_pr),
+        "top" => report.top.map(|top| top.to_string()),
+        "format" => report.format.map(|format| quoted(format.name)),
+        "template" => path(&report.template),
+        "source" => path(&report.source),
+        "output" => path(&report.output),
+        "max-chars" => report.max_chars.map(|chars| chars.to_string()),
+        "for-pr" => flag(report.for_pr),
         "fail-on" => {
-            let gates: Vec<String> = config.fail_on.iter().map(ToString::to_string).collect();
-            texts_or_none(&gates)
+            let gates = config.gates.fail_on.iter();
+            texts_or_none(&gates.map(ToString::to_string).collect::<Vec<_>>())
         }
-        "baseline" => path(&config.baseline),
-        "quiet" => flag(config.quiet),
-        "verbose" => flag(config.verbose),
-        "color" => config.color.and_then(|c| word(&COLORS, c)),
+        "baseline" => path(&config.gates.baseline),
+        "quiet" => flag(config.console.quiet),
+        "verbose" => flag(config.console.verbose),
+        "color" => config.console.color.and_then(|c| word(&COLORS, c)),
         _ => None,
     }
 }
@@ -155,11 +156,12 @@ fn is_plain(value: &toml::Value) -> bool {
 }
 
 fn suppressions(config: &Config) -> String {
-    if config.suppress.is_empty() {
+    let suppressions = &config.gates.suppressions;
+    if suppressions.is_empty() {
         return EXAMPLE_SUPPRESS.to_owned();
     }
     let mut out = String::new();
-    for (i, s) in config.suppress.iter().enumerate() {
+    for (i, s) in suppressions.iter().enumerate() {
         let gap = if i > 0 { "\n" } else { "" };
         let _ = writeln!(out, "{gap}[[suppress]]\nrule   = {}", quoted(s.rule.text()));
         if let Some(place) = &s.place {

@@ -10,12 +10,8 @@ use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use super::{
-    AdviseArgs, Color, CommandResult, Console, FailOn, Failure, GateArgs, ReportArgs, RuleArgs,
-    output,
-};
+use super::{AdviseArgs, CommandResult, Console, Failure, GateArgs, ReportArgs, RuleArgs, output};
 use crate::base::diag::{Complaint, Complaints, Source};
-use crate::compare::Suppression;
 use crate::formats::OutputFormat;
 use crate::judge::pattern_of;
 
@@ -33,26 +29,12 @@ pub(super) const VARIABLE: &str = "PYPROF_ADVISE_CONFIG";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Config {
     pub(super) gpu: Option<String>,
-    pub(super) rules: Vec<PathBuf>,
-    pub(super) select: Vec<String>,
-    pub(super) ignore: Vec<String>,
+    pub(super) rules: RuleArgs,
     pub(super) costs: Vec<PathBuf>,
     pub(super) classes: Vec<PathBuf>,
-    pub(super) top: Option<usize>,
-    pub(super) format: Option<OutputFormat>,
-    pub(super) template: Option<PathBuf>,
-    pub(super) source: Option<PathBuf>,
-    pub(super) output: Option<PathBuf>,
-    pub(super) max_chars: Option<u32>,
-    pub(super) for_pr: bool,
-    pub(super) fail_on: Vec<FailOn>,
-    pub(super) baseline: Option<PathBuf>,
-    pub(super) quiet: bool,
-    pub(super) verbose: bool,
-    pub(super) color: Option<Color>,
-    /// `category/rule.param=value`, as `--set` takes it.
-    pub(super) set: Vec<String>,
-    pub(super) suppress: Vec<Suppression>,
+    pub(super) report: ReportArgs,
+    pub(super) gates: GateArgs,
+    pub(super) console: Console,
     /// The positions of rule names, which are checked once the rules are known.
     names: Vec<RuleName>,
 }
@@ -120,25 +102,18 @@ pub(crate) fn round_trip(text: &str) {
 pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
     Config {
         gpu: args.gpu.clone(),
-        rules: args.rules.paths.clone(),
-        select: args.rules.select.clone(),
-        ignore: args.rules.ignore.clone(),
+        rules: args.rules.clone(),
         costs: args.costs.clone(),
         classes: args.classes.clone(),
-        top: Some(args.report.top()),
-        format: args.report.format,
-        template: args.report.template.clone(),
-        source: args.report.source.clone(),
-        output: args.report.output.clone(),
-        max_chars: args.report.max_chars,
-        for_pr: args.report.for_pr,
-        fail_on: args.gates.fail_on.clone(),
-        baseline: args.gates.baseline.clone(),
-        quiet: console.quiet,
-        verbose: console.verbose,
-        color: Some(console.color()),
-        set: args.rules.set.clone(),
-        suppress: args.gates.suppressions.clone(),
+        report: ReportArgs {
+            top: Some(args.report.top()),
+            ..args.report.clone()
+        },
+        gates: args.gates.clone(),
+        console: Console {
+            color: Some(console.color()),
+            ..console
+        },
         names: Vec::new(),
     }
 }
@@ -146,18 +121,13 @@ pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
 impl Config {
     /// Reports names of rules that do not exist. Suppressions are excluded because they may outlive
     /// their rule; the report mentions those.
-    fn check_rules(&self, paths: &[PathBuf], complaints: &Complaints) -> CommandResult {
+    fn check_rules(&self, given: &[PathBuf], complaints: &Complaints) -> CommandResult {
         if self.names.is_empty() {
             return Ok(());
         }
-        let mut paths = paths.to_vec();
-        paths.extend(
-            self.rules
-                .iter()
-                .filter(|p| !paths.contains(p))
-                .cloned()
-                .collect::<Vec<_>>(),
-        );
+        let mut paths = given.to_vec();
+        let own = &self.rules.paths;
+        paths.extend(own.iter().filter(|path| !given.contains(path)).cloned());
         let ids = super::rules::ids(&paths)?;
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         for name in &self.names {
@@ -169,55 +139,50 @@ impl Config {
     }
 
     pub(super) fn fill_rules(&self, args: &mut RuleArgs) {
-        fill(&mut args.paths, &self.rules);
-        fill(&mut args.select, &self.select);
-        fill(&mut args.ignore, &self.ignore);
+        fill(&mut args.paths, &self.rules.paths);
+        fill(&mut args.select, &self.rules.select);
+        fill(&mut args.ignore, &self.rules.ignore);
         // The later of two values for one parameter applies.
-        args.set.splice(0..0, self.set.iter().cloned());
+        args.set.splice(0..0, self.rules.set.iter().cloned());
     }
 
     /// Adds options of the report. Some exclude each other: if the command line has one of them, the
     /// others in the file are ignored.
     pub(super) fn fill_report(&self, args: &mut ReportArgs) {
+        let own = &self.report;
         let limited = args.for_pr || args.max_chars.is_some();
         // The ending of a file names a format too.
-        let named = args
-            .output
-            .as_deref()
-            .and_then(OutputFormat::of_file)
-            .is_some();
-        let shaped = args.format.is_some() || args.template.is_some() || named;
-        if !shaped && (!limited || self.format.is_some_and(|format| format.can_shorten)) {
-            args.format = self.format;
+        let of_file = args.output.as_deref().and_then(OutputFormat::of_file);
+        let shaped = args.format.or(of_file).is_some() || args.template.is_some();
+        if !shaped && (!limited || own.format.is_some_and(|format| format.can_shorten)) {
+            args.format = own.format;
         }
         if !shaped && !limited {
-            args.template.clone_from(&self.template);
+            args.template.clone_from(&own.template);
         }
-        let of_file = args.output.as_deref().and_then(OutputFormat::of_file);
-        let can_shorten = args
-            .format
-            .or(of_file)
-            .is_none_or(|format| format.can_shorten);
+        let format = args.format.or(of_file);
+        let can_shorten = format.is_none_or(|format| format.can_shorten);
         if !limited && can_shorten && args.template.is_none() {
-            args.max_chars = self.max_chars;
-            args.for_pr = self.for_pr;
+            args.max_chars = own.max_chars;
+            args.for_pr = own.for_pr;
         }
-        args.output = args.output.take().or_else(|| self.output.clone());
-        args.top = args.top.or(self.top);
-        args.source = args.source.take().or_else(|| self.source.clone());
+        args.output = args.output.take().or_else(|| own.output.clone());
+        args.top = args.top.or(own.top);
+        args.source = args.source.take().or_else(|| own.source.clone());
     }
 
     pub(super) fn fill_gates(&self, args: &mut GateArgs) {
-        fill(&mut args.fail_on, &self.fail_on);
-        args.baseline = args.baseline.take().or_else(|| self.baseline.clone());
-        args.suppressions.clone_from(&self.suppress);
+        let own = &self.gates;
+        fill(&mut args.fail_on, &own.fail_on);
+        args.baseline = args.baseline.take().or_else(|| own.baseline.clone());
+        args.suppressions.clone_from(&own.suppressions);
     }
 
     pub(super) fn fill_console(&self, console: &mut Console) {
         let asked = console.quiet || console.verbose;
-        console.quiet |= self.quiet && !asked;
-        console.verbose |= self.verbose && !asked;
-        console.color = console.color.or(self.color);
+        console.quiet |= self.console.quiet && !asked;
+        console.verbose |= self.console.verbose && !asked;
+        console.color = console.color.or(self.console.color);
     }
 }
 

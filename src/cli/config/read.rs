@@ -12,7 +12,7 @@ use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::text::without_joiners;
 use crate::base::toml::{self, Item, Table};
-use crate::cli::FailOn;
+use crate::cli::{Console, FailOn, GateArgs, ReportArgs, RuleArgs};
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
 
@@ -37,27 +37,39 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn config(&self) -> Config {
+        let root = &self.root;
         Config {
             gpu: self.gpu(),
-            rules: self.paths("rules"),
-            select: self.root.get_texts("select"),
-            ignore: self.root.get_texts("ignore"),
+            rules: RuleArgs {
+                paths: self.paths("rules"),
+                select: root.get_texts("select"),
+                ignore: root.get_texts("ignore"),
+                set: self.set(),
+            },
             costs: self.paths("costs"),
             classes: self.paths("classes"),
-            top: self.root.get_whole("top"),
-            format: (self.root.get_str("format")).and_then(|name| OutputFormat::named(name.value)),
-            template: self.path("template"),
-            source: self.path("source"),
-            output: self.path("output"),
-            max_chars: self.root.get_whole("max-chars"),
-            for_pr: self.root.get_flag("for-pr"),
-            fail_on: self.fail_on(),
-            baseline: self.path("baseline"),
-            quiet: self.root.get_flag("quiet"),
-            verbose: self.root.get_flag("verbose"),
-            color: self.root.get_word("color", &COLORS),
-            set: self.set(),
-            suppress: self.suppressions(),
+            report: ReportArgs {
+                top: root.get_whole("top"),
+                format: root
+                    .get_str("format")
+                    .and_then(|name| OutputFormat::named(name.value)),
+                template: self.path("template"),
+                source: self.path("source"),
+                output: self.path("output"),
+                max_chars: root.get_whole("max-chars"),
+                for_pr: root.get_flag("for-pr"),
+                program: None,
+            },
+            gates: GateArgs {
+                fail_on: self.fail_on(),
+                baseline: self.path("baseline"),
+                suppressions: self.suppressions(),
+            },
+            console: Console {
+                quiet: root.get_flag("quiet"),
+                verbose: root.get_flag("verbose"),
+                color: root.get_word("color", &COLORS),
+            },
             names: self.names(),
         }
     }
@@ -266,9 +278,12 @@ mod tests {
         assert_eq!(complaints, "");
         assert_eq!(config.gpu.as_deref(), Some("v100"));
         let rules = [PathBuf::from("ci/mine"), PathBuf::from("/all/ours")];
-        assert_eq!(config.rules, rules);
-        assert_eq!(config.baseline, Some(PathBuf::from("ci/../main.json")));
-        assert_eq!(config.output, Some(PathBuf::from("ci/a.md")));
+        assert_eq!(config.rules.paths, rules);
+        assert_eq!(
+            config.gates.baseline,
+            Some(PathBuf::from("ci/../main.json"))
+        );
+        assert_eq!(config.report.output, Some(PathBuf::from("ci/a.md")));
         assert_eq!(read("gpu = 'b.toml'").0.gpu.as_deref(), Some("ci/b.toml"));
     }
 
@@ -278,7 +293,7 @@ mod tests {
             let line = format!("format = \"{}\"\n", format.name);
             let (config, complaints) = read(&line);
             assert_eq!(complaints, "");
-            assert_eq!(config.format, Some(*format));
+            assert_eq!(config.report.format, Some(*format));
             assert!(crate::cli::config::dump(&config).contains(&line));
         }
     }
@@ -297,7 +312,7 @@ mod tests {
             "user/x.on=true",
             "user/x.word=w",
         ];
-        let mut have = config.set;
+        let mut have = config.rules.set;
         have.sort();
         assert_eq!(have, want);
     }
@@ -309,7 +324,7 @@ mod tests {
              [[suppress]]\nrule = 'a/b'\nplace = 'head'\nreason = 'x'\nuntil = '2027-01-01'\n",
         );
         assert_eq!(complaints, "");
-        let [first, second] = config.suppress.as_slice() else {
+        let [first, second] = config.gates.suppressions.as_slice() else {
             panic!("{config:?}");
         };
         assert_eq!(
