@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use crate::base::text;
 use crate::compare::diff::{self, Diff, Trend};
 use crate::report::{self, Report, TemplateError};
 
@@ -151,13 +150,6 @@ pub const FORMATS: &[OutputFormat] = &[
         trend: None,
     },
 ];
-
-/// The names of some formats as a choice: `markdown, html or json`.
-pub fn names_of(is_meant: impl Fn(&OutputFormat) -> bool) -> String {
-    let meant = FORMATS.iter().filter(|format| is_meant(format));
-    let names: Vec<&str> = meant.map(|format| format.name).collect();
-    text::choice(&names)
-}
 
 impl OutputFormat {
     /// The format of this name.

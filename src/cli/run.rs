@@ -10,7 +10,7 @@ use super::{
     ReportArgs, UNUSABLE, advise, diff, examples, output,
 };
 use crate::base::temporary::TemporaryFolder;
-use crate::base::text::{either, plain};
+use crate::base::text::{choice, plain};
 use crate::capture::nsys::{self, NsysCommand};
 use crate::capture::scalene;
 use crate::capture::{self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States};
@@ -158,7 +158,7 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> CommandResult {
             return Err(Failure::Unusable(format!(
                 "--against: a comparison cannot be written as {}\n  use {}",
                 format.name,
-                either(&names)
+                choice(&names)
             )));
         }
         advise::refuse_overwriting(last, advise.report.output.as_deref())?;

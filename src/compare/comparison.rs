@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{share, some};
 use crate::base::statistics::{mean_and_deviation, median};
+use crate::base::text::capitalized;
 use crate::base::units::{counted, ns, percent};
 use crate::report::{
     CollectiveCall, CollectiveTimes, FirstCollective, Job, Rank, Report, RowKey, Waits,
@@ -151,15 +152,6 @@ pub(super) fn waits(report: &Report) -> Option<Waits> {
         mean_ns: waits.mean_ns + first.mean_ns,
         ..waits
     })
-}
-
-/// A sentence's first word.
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_uppercase().chain(chars).collect(),
-        None => String::new(),
-    }
 }
 
 fn name(rank: &Rank) -> String {
@@ -528,7 +520,7 @@ fn straggler(ranks: &[Rank], at: usize, rank: &Rank) -> String {
     let all: f64 = ranks.iter().filter_map(|r| r.caused_wait_ns).sum();
     let lead = format!(
         "{} is the straggler: the other ranks wait {} in collectives that it joins last, {} of all waiting.",
-        capital(&name(rank)),
+        capitalized(&name(rank)),
         ns(caused_wait),
         percent(share(caused_wait, all))
     );

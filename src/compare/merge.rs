@@ -214,18 +214,9 @@ fn summary(reports: &[Report]) -> Summary {
         graph_launch_idle_ns: total(|s| s.graph_launch_idle_ns),
         work_steps,
         step_weight: mean_of_all(reports, |s| s.step_weight),
-        steps_from: reports
-            .first()
-            .and_then(|r| r.summary.steps_from.clone())
-            .filter(|from| all().all(|s| s.steps_from.as_ref() == Some(from))),
-        window_range: reports
-            .first()
-            .and_then(|r| r.summary.window_range.clone())
-            .filter(|range| all().all(|s| s.window_range.as_ref() == Some(range))),
-        serving: reports
-            .first()
-            .and_then(|r| r.summary.serving.clone())
-            .filter(|serving| all().all(|s| s.serving.as_ref() == Some(serving))),
+        steps_from: common(reports, |s| &s.steps_from),
+        window_range: common(reports, |s| &s.window_range),
+        serving: common(reports, |s| &s.serving),
     }
 }
 
@@ -262,6 +253,13 @@ fn units(reports: &[Report]) -> Vec<WorkUnit> {
 fn mean_of_all(reports: &[Report], part: fn(&Summary) -> Option<f64>) -> Option<f64> {
     let values: Vec<f64> = (reports.iter().map(|r| part(&r.summary))).collect::<Option<_>>()?;
     Some(share(values.iter().sum(), values.len() as f64))
+}
+
+/// The value that every report has; `None` where they differ.
+fn common<T: Clone + PartialEq>(reports: &[Report], part: fn(&Summary) -> &Option<T>) -> Option<T> {
+    let first = part(&reports.first()?.summary);
+    let same = reports.iter().all(|r| part(&r.summary) == first);
+    first.clone().filter(|_| same)
 }
 
 fn gpu(reports: &[Report]) -> Option<String> {

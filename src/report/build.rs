@@ -29,7 +29,7 @@ use crate::judge::{Fault, Finding, RuleResults, Saving, SavingKind};
 const MAX_LABEL: usize = 96;
 /// Longest sentence taken from a profile or a reader, in characters.
 const MAX_SENTENCE: usize = 400;
-/// Most GPU names in the verdict.
+/// Most GPU names in the opening.
 const MAX_GPU_NAMES: usize = 3;
 /// Most places listed per finding.
 const MAX_PLACES: usize = 100;

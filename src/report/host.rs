@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::{label, share};
-use super::text_table::{Align, Column, TextRow};
-use crate::base::text::plain;
+use super::text_table::{Align, Column};
+use crate::base::text::{capitalized, plain};
 use crate::base::units::{bytes, counted, ns, percent};
 use crate::correlate::{
     GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, Run, SampledFunction, readable_name,
@@ -165,7 +165,7 @@ impl HostRow {
     }
 
     /// Its row in that table, with times divided by `divisor`.
-    pub(super) fn row(&self, divisor: f64) -> TextRow {
+    pub(super) fn row(&self, divisor: f64) -> Vec<String> {
         let mut activity = self.activity.clone();
         let names = [
             (":", &self.name),
@@ -177,15 +177,12 @@ impl HostRow {
                 activity.push_str(&format!("{word} {}", plain(name)));
             }
         }
-        TextRow {
-            style: anstyle::Style::new(),
-            cells: vec![
-                activity,
-                ns(self.ns as f64 / divisor),
-                percent(self.share),
-                self.known_from.clone(),
-            ],
-        }
+        vec![
+            activity,
+            ns(self.ns as f64 / divisor),
+            percent(self.share),
+            self.known_from.clone(),
+        ]
     }
 
     fn key(&self) -> (HostEvidence, &str, &str, &str) {
@@ -284,40 +281,23 @@ const MOST_PARTS: usize = 512;
 /// The order of parts of the same length: by kind, then by their names, whose numbers follow the order of the
 /// file.
 fn in_order(run: &Run, part: HostPart) -> (HostPart, [&str; 3]) {
-    let text = |name: Option<StrId>| name.map_or("", |name| run.profile.text(name));
-    let unnamed = StrId::new(0);
-    match part {
+    let unnamed = |name: &mut StrId| Some(std::mem::replace(name, StrId::new(0)));
+    let mut kind = part;
+    let names = match &mut kind {
         HostPart::OsCall {
-            class,
             name,
             inside,
             caller,
-        } => {
-            let kind = HostPart::OsCall {
-                class,
-                name: None,
-                inside: None,
-                caller: None,
-            };
-            (kind, [text(name), text(inside), text(caller)])
+            ..
+        } => [name.take(), inside.take(), caller.take()],
+        HostPart::CudaCall { name, caller } => [unnamed(name), caller.take(), None],
+        HostPart::LibraryCall(name) | HostPart::Function { name, .. } => {
+            [unnamed(name), None, None]
         }
-        HostPart::CudaCall { name, caller } => {
-            let kind = HostPart::CudaCall {
-                name: unnamed,
-                caller: None,
-            };
-            (kind, [text(Some(name)), text(caller), ""])
-        }
-        HostPart::LibraryCall(name) => (HostPart::LibraryCall(unnamed), [text(Some(name)), "", ""]),
-        HostPart::Function { name, class } => {
-            let kind = HostPart::Function {
-                name: unnamed,
-                class,
-            };
-            (kind, [text(Some(name)), "", ""])
-        }
-        other => (other, [""; 3]),
-    }
+        _ => [None; 3],
+    };
+    let text = |name: Option<StrId>| name.map_or("", |name| run.profile.text(name));
+    (kind, names.map(text))
 }
 
 /// The activities, without time in which the work was launched already.
@@ -484,12 +464,6 @@ fn describe(run: &Run, part: &HostPart, sum: PartSum) -> Option<HostRow> {
         },
         HostPart::Rest(_) | HostPart::Launched => return None,
     })
-}
-
-fn capitalized(text: &str) -> String {
-    let mut rest = text.chars();
-    let first = rest.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + rest.as_str()
 }
 
 /// The functions of samples; none where there are too few.

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::basis::Basis;
 use super::charts::Charts;
-use super::template::{BuiltIn, TemplateError};
-use super::{RepeatingKernels, Report, collectives, folded_work, narrative, verdict};
+use super::template::{BuiltIn, TemplateError, page_values};
+use super::{Report, folded_work};
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");
@@ -187,7 +187,7 @@ fn fits(text: &str, max_chars: usize) -> bool {
     text.chars().count() <= max_chars
 }
 
-/// The heading and as many sentences of the verdict as fit.
+/// The heading and as many sentences of the opening as fit.
 fn gist(report: &Report, max_chars: usize) -> String {
     let note = format!("\n(The rest is left out to fit {max_chars} characters.)\n");
     let with_note = |text: &str| fits(&format!("{text}{note}"), max_chars);
@@ -211,46 +211,28 @@ fn gist(report: &Report, max_chars: usize) -> String {
 /// The template with the values of one report, which can be rendered several times.
 struct Page {
     template: BuiltIn,
-    report: Value,
-    charts: Value,
-    basis: Value,
-    work: Value,
-    collectives_table: Value,
-    without_a_known_loss: Value,
-    repeating_text: Option<String>,
-    capture_again: Option<String>,
-    one_saving: bool,
+    values: Value,
 }
 
 impl Page {
     fn new(report: &Report) -> Result<Page, TemplateError> {
         let basis = Basis::of(&report.summary);
+        let charts = Charts::of(report, &basis);
+        let work = folded_work::rows(report, MAX_WORK);
         Ok(Page {
             template: BuiltIn::new("markdown.md.jinja", TEMPLATE)?,
-            report: Value::from(Serde(report)),
-            charts: Value::from(Serde(Charts::of(report, &basis))),
-            work: Value::from(Serde(folded_work::rows(report, MAX_WORK))),
-            collectives_table: Value::from(Serde(collectives::table(report, &basis))),
-            without_a_known_loss: Value::from(Serde(verdict::without_a_known_loss(report))),
-            repeating_text: report.repeating.as_ref().map(RepeatingKernels::sentences),
-            capture_again: narrative::capture_again(report),
-            one_saving: basis.one_saving(report),
-            basis: Value::from(Serde(basis)),
+            values: context! {
+                charts => Value::from(Serde(charts)),
+                work => Value::from(Serde(work)),
+                ..page_values(report, &basis, report)
+            },
         })
     }
 
     fn render(&self, limits: &Limits) -> Result<String, TemplateError> {
         self.template.render(context! {
             limits => Value::from(Serde(limits)),
-            charts => self.charts.clone(),
-            basis => self.basis.clone(),
-            work => self.work.clone(),
-            collectives_table => self.collectives_table.clone(),
-            without_a_known_loss => self.without_a_known_loss.clone(),
-            repeating_text => self.repeating_text.clone(),
-            capture_again => self.capture_again.clone(),
-            one_saving => self.one_saving,
-            ..self.report.clone()
+            ..self.values.clone()
         })
     }
 }

@@ -29,6 +29,7 @@ mod layers;
 mod markdown;
 mod markdown_text;
 mod narrative;
+mod opening;
 mod ranks;
 mod repeating;
 mod sarif;
@@ -42,7 +43,6 @@ mod text;
 mod text_table;
 mod timeline;
 mod user_template;
-mod verdict;
 mod work_units;
 
 pub(crate) use build::{MAX_UNKNOWN_NAMES, share, share_of_busy, steps_in_window, total_saving};
@@ -65,6 +65,8 @@ pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
+#[cfg(feature = "cli")]
+pub(crate) use opening::possible_savings;
 pub(crate) use repeating::merged as merged_repeating;
 pub use repeating::{RepeatingKernel, RepeatingKernels};
 pub use sarif::sarif;
@@ -75,25 +77,23 @@ pub use suppressed::{
     SuppressionState,
 };
 pub use synchronizations::Synchronizations;
-pub(crate) use template::BuiltIn;
+pub(crate) use template::{BuiltIn, document};
 pub use template::{TemplateError, render_template};
 pub use text::text;
 pub use timeline::{
     DeviceRow, GapActivity, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport,
 };
 pub use user_template::MAX_TEMPLATE;
-#[cfg(feature = "cli")]
-pub(crate) use verdict::possible_savings;
 pub use work_units::{UnitKind, WorkUnit};
 
 impl Report {
     /// Writes the sentences that sum up the report, from everything else in it.
     pub(crate) fn sum_up(&mut self) {
         tell_apart(&mut self.findings, &mut self.minor);
-        self.verdict = verdict::verdict(self);
-        self.figures = verdict::figures(self);
-        self.hidden_notes = verdict::hidden_notes(self);
-        self.next_notes = verdict::next_notes(self);
+        self.verdict = opening::sentences(self);
+        self.figures = opening::figures(self);
+        self.hidden_notes = opening::hidden_notes(self);
+        self.next_notes = opening::next_notes(self);
         self.time_notes = synchronizations::note(self).into_iter().collect();
     }
 }

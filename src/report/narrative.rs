@@ -3,6 +3,7 @@
 use super::basis::{Basis, Whole, amount};
 use super::{FindingReport, Report, Summary};
 use crate::base::statistics::NEARLY_ALL;
+use crate::base::text::list_some;
 use crate::base::units::{counted, ns_range, percent, percent_range};
 use crate::correlate::WithoutOperator;
 use crate::facts::includes_gpu;
@@ -143,15 +144,8 @@ fn unknown_gpu(report: &Report) -> String {
     rules.dedup();
     if !rules.is_empty() {
         let count = counted(rules.len() as u64, "skipped rule");
-        let first: Vec<&str> = rules.iter().take(4).copied().collect();
-        let more = match rules.len().saturating_sub(first.len()) {
-            0 => String::new(),
-            n => format!(" and {n} more"),
-        };
-        text.push_str(&format!(
-            " With it, {count} can run: {}{more}.",
-            first.join(", ")
-        ));
+        let names = list_some(&rules, 4);
+        text.push_str(&format!(" With it, {count} can run: {names}."));
     }
     text
 }

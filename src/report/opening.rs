@@ -1,5 +1,5 @@
-//! The verdict of a report: what to do first, what it saves, and what then. At most [`MAX_WORDS`]
-//! words, whatever the profile.
+//! What a report opens with: what to do first, what it saves, and what then, in at most [`MAX_WORDS`]
+//! words, whatever the profile. Below it stand the figures.
 
 use super::basis::{Amount, Basis, Whole, amount};
 use super::narrative::{
@@ -13,7 +13,7 @@ use crate::base::text::{self, list_some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
 
-/// Most words of the verdict.
+/// Most words of the opening.
 pub(super) const MAX_WORDS: usize = 60;
 /// Share from which something counts as most of the time.
 const MOST: f64 = 0.5;
@@ -25,14 +25,14 @@ const HARDLY_BUSY: f64 = 0.1;
 /// What to do about a capture that is too short.
 const RECORD_MORE: &str = "Record about ten steady steps after warm-up (docs/capture.md).";
 
-/// The verdict: what to do first, what then, and what changes that.
-pub(super) fn verdict(report: &Report) -> Vec<String> {
+/// The opening sentences: what to do first, what then, and what changes that.
+pub(super) fn sentences(report: &Report) -> Vec<String> {
     let s = &report.summary;
     if s.kernels == 0 && s.busy_ns == 0 {
         let first = "No GPU work was found in this profile, so there is no advice.".to_owned();
         return vec![first, what_to_capture(report)];
     }
-    // A finding about the capture that leaves nothing to analyze is the whole verdict.
+    // A finding about the capture that leaves nothing to analyze is the whole opening.
     let on_all = |f: &&FindingReport| f.on_ranks.as_ref().is_none_or(|ranks| ranks.on == ranks.of);
     let mut without_work = report.capture.iter().filter(|f| f.rule == NO_WORK);
     if let Some(no_work) = without_work.find(on_all) {
@@ -354,7 +354,7 @@ fn idle_of_graphs(s: &Summary, basis: &Basis) -> Option<String> {
     })
 }
 
-/// The line of figures below the verdict.
+/// The line of figures below the opening.
 pub(super) fn figures(report: &Report) -> Vec<String> {
     let s = &report.summary;
     let gpu = match (&s.gpu, s.devices) {

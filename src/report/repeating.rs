@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::share;
 use super::evidence::kernel_name;
-use super::text_table::{Align, Column, TextRow};
+use super::text_table::{Align, Column};
 use crate::base::text::plain;
 use crate::base::units::{count, counted, ns, percent};
 use crate::correlate::{LayerId, Site, StepId};
@@ -325,17 +325,14 @@ impl RepeatingKernel {
         ]
     }
 
-    pub(super) fn row(&self, repetitions: u64) -> TextRow {
-        TextRow {
-            style: anstyle::Style::new(),
-            cells: vec![
-                self.place.to_string(),
-                plain(&self.kernel),
-                self.family.clone(),
-                ns(self.time_ns as f64 / repetitions.max(1) as f64),
-                percent(self.share),
-            ],
-        }
+    pub(super) fn row(&self, repetitions: u64) -> Vec<String> {
+        vec![
+            self.place.to_string(),
+            plain(&self.kernel),
+            self.family.clone(),
+            ns(self.time_ns as f64 / repetitions.max(1) as f64),
+            percent(self.share),
+        ]
     }
 }
 

@@ -184,7 +184,7 @@ impl Report {
         self.retell();
     }
 
-    /// Updates the total saving and the verdict after `findings` changed.
+    /// Updates the total saving and the opening after `findings` changed.
     pub(crate) fn retell(&mut self) {
         self.total_saving = total_saving(&self.findings);
         self.sum_up();

@@ -103,3 +103,28 @@ pub(super) fn note(report: &Report) -> Option<String> {
     }
     Some(text + ".")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+    use crate::judge::RuleSet;
+
+    #[test]
+    fn rules_that_advise_fewer_waits_are_listed() {
+        let rules = RuleSet::builtin().unwrap();
+        for id in RULES {
+            assert!(rules.get(id).is_some(), "there is no rule {id}");
+        }
+        let advise_fewer = rules
+            .rules()
+            .iter()
+            .filter(|r| r.changes.contains_key("syncs"));
+        for rule in advise_fewer {
+            assert!(
+                RULES.contains(&rule.id.as_str()),
+                "{} is not listed",
+                rule.id
+            );
+        }
+    }
+}

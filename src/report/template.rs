@@ -5,10 +5,11 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
+use super::basis::Basis;
 use super::user_template;
-use super::{Report, markdown_text, narrative};
+use super::{RepeatingKernels, Report, collectives, markdown_text, narrative, opening};
 use crate::base::jinja::Bounded;
 use crate::base::{text, units};
 
@@ -92,6 +93,43 @@ impl BuiltIn {
             .and_then(|template| template.render(values))
             .map_err(|e| fault(self.name, &e))
     }
+}
+
+/// The values of the Markdown and the HTML page of a report: its own, of which a page may show fewer, and what
+/// both say besides.
+pub(super) fn page_values(report: &Report, basis: &Basis, shown: &Report) -> Value {
+    context! {
+        basis => Value::from(Serde(basis)),
+        collectives_table => Value::from(Serde(collectives::table(report, basis))),
+        without_a_known_loss => Value::from(Serde(opening::without_a_known_loss(report))),
+        repeating_text => report.repeating.as_ref().map(RepeatingKernels::sentences),
+        capture_again => narrative::capture_again(report),
+        one_saving => basis.one_saving(report),
+        ..Value::from(Serde(shown))
+    }
+}
+
+/// A built-in Markdown template over `values`, with one empty line between blocks and none at the end. Text of a
+/// profile never spans lines.
+pub(crate) fn document(
+    name: &'static str,
+    source: &'static str,
+    values: Value,
+) -> Result<String, TemplateError> {
+    let text = BuiltIn::new(name, source)?.render(values)?;
+    let mut out = String::with_capacity(text.len());
+    let mut empty = 0;
+    for line in text.trim().lines() {
+        empty = match line.is_empty() {
+            true => empty + 1,
+            false => 0,
+        };
+        if empty <= 1 {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    Ok(out)
 }
 
 fn fault(name: &str, error: &minijinja::Error) -> TemplateError {

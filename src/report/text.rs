@@ -9,8 +9,8 @@ use anstyle::{AnsiColor, Style};
 
 use super::basis::Basis;
 use super::markdown_text::{self, Block, InlineText};
-use super::text_table::{Align, Column, TextRow, TextTable, width_of};
-use super::verdict::without_a_known_loss;
+use super::opening::without_a_known_loss;
+use super::text_table::{Align, Column, table, width_of};
 use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
 use crate::base::text::{clip, code_line, plain};
 use crate::base::units::{bytes, count, counted, ns, percent, times};
@@ -187,7 +187,7 @@ impl Page {
         self.heading("What the host did while the GPU waited");
         let divisor = Basis::of(&report.summary).divisor;
         let rows = host.rows.iter().map(|row| row.row(divisor));
-        self.table(HostRow::columns(), rows.collect());
+        self.table(&HostRow::columns(), rows);
     }
 
     fn host_profiles(&mut self, report: &Report) {
@@ -222,7 +222,7 @@ impl Page {
         }
         self.heading("Layers");
         let basis = Basis::of(&report.summary);
-        let columns = vec![
+        let columns = [
             Column::new("Layer", Align::Left, 12).flexible().dotted(),
             Column::new("Time", Align::Right, 8),
             Column::new("Share", Align::Right, 6),
@@ -231,7 +231,7 @@ impl Page {
             Column::new("Findings", Align::Left, 6),
         ];
         let rows = report.layers.iter().take(LAYERS).map(|l| layer(l, &basis));
-        self.table(columns, rows.collect());
+        self.table(&columns, rows);
         self.words(&basis.sentence, DIM, 0);
         let left = report.layers.len().saturating_sub(LAYERS) as u64;
         let left = left.saturating_add(report.layers_omitted.count);
@@ -252,7 +252,7 @@ impl Page {
         longest.truncate(LAYERS);
         longest.sort_by_key(|kernel| kernel.place);
         let rows = longest.iter().map(|row| row.row(repeating.repetitions));
-        self.table(RepeatingKernel::columns(), rows.collect());
+        self.table(&RepeatingKernel::columns(), rows);
     }
 
     fn rest(&mut self, report: &Report) {
@@ -394,13 +394,13 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn table(&mut self, columns: Vec<Column>, rows: Vec<TextRow>) {
-        let table = TextTable::new(columns, rows);
-        self.out.push_str(&table.render(self.width));
+    fn table(&mut self, columns: &[Column], rows: impl Iterator<Item = Vec<String>>) {
+        let rows: Vec<Vec<String>> = rows.collect();
+        self.out.push_str(&table(columns, &rows, self.width));
     }
 }
 
-fn layer(l: &LayerRow, basis: &Basis) -> TextRow {
+fn layer(l: &LayerRow, basis: &Basis) -> Vec<String> {
     let mut name = plain(&l.name);
     if l.layers > 1 {
         name.push_str(&format!(" ({})", counted(l.layers, "layer")));
@@ -413,17 +413,14 @@ fn layer(l: &LayerRow, basis: &Basis) -> TextRow {
             text
         }
     };
-    TextRow {
-        style: Style::new(),
-        cells: vec![
-            name,
-            ns(l.time_ns as f64 / basis.divisor),
-            percent(l.share),
-            l.slowdown.map_or("-".to_owned(), times),
-            or_dash(l.bound.clone().unwrap_or_default()),
-            or_dash(findings.join(", ")),
-        ],
-    }
+    vec![
+        name,
+        ns(l.time_ns as f64 / basis.divisor),
+        percent(l.share),
+        l.slowdown.map_or("-".to_owned(), times),
+        or_dash(l.bound.clone().unwrap_or_default()),
+        or_dash(findings.join(", ")),
+    ]
 }
 
 /// The words of a text; a number and its unit are one.

@@ -48,93 +48,51 @@ impl Column {
     }
 }
 
-/// Cells without control characters.
-#[derive(Debug, Clone)]
-pub(super) struct TextRow {
-    /// Of the first cell.
-    pub style: Style,
-    pub cells: Vec<String>,
+/// Rows below the titles of their columns, in at most `width` columns, unless the least widths need more. Cells have
+/// no control characters.
+pub(super) fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
+    let widths = widths(columns, rows, width);
+    let titles: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
+    let mut out = line(columns, &titles, &widths, Style::new().dimmed());
+    for row in rows {
+        out.push_str(&line(columns, row, &widths, Style::new()));
+    }
+    out
 }
 
-/// A table.
-pub(super) struct TextTable {
-    columns: Vec<Column>,
-    rows: Vec<TextRow>,
+/// What the cells need; while that is too wide, the widest column that may gives way.
+fn widths(columns: &[Column], rows: &[Vec<String>], room: usize) -> Vec<usize> {
+    let widest_cell = |(i, column): (usize, &Column)| {
+        let cells = rows.iter().filter_map(|row| row.get(i));
+        cells.fold(width_of(column.title), |most, c| most.max(width_of(c)))
+    };
+    let mut widths: Vec<usize> = columns.iter().enumerate().map(widest_cell).collect();
+    let gaps = GAP * columns.len().saturating_sub(1);
+    for flexible in [true, false] {
+        while widths.iter().sum::<usize>() + gaps > room {
+            let may = columns.iter().zip(&mut widths);
+            let may = may.filter(|(c, width)| c.flexible == flexible && **width > c.least);
+            match may.max_by_key(|(_, width)| **width) {
+                Some((_, widest)) => *widest -= 1,
+                None => break,
+            }
+        }
+    }
+    widths
 }
 
-impl TextTable {
-    pub(super) fn new(columns: Vec<Column>, rows: Vec<TextRow>) -> TextTable {
-        TextTable { columns, rows }
-    }
-
-    /// The table in at most `width` columns, unless its columns' least widths need more.
-    pub(super) fn render(&self, width: usize) -> String {
-        let widths = self.widths(width);
-        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
-        let dim = Style::new().dimmed();
-        let mut out = self.row(&titles, &widths, |_| dim);
-        for row in &self.rows {
-            out.push_str(&self.row(&row.cells, &widths, |i| {
-                if i == 0 { row.style } else { Style::new() }
-            }));
+fn line(columns: &[Column], cells: &[String], widths: &[usize], style: Style) -> String {
+    let fitted = cells.iter().zip(widths).zip(columns);
+    let fitted = fitted.map(|((cell, width), column)| {
+        let cell = (column.fit)(cell, *width);
+        let pad = " ".repeat(width.saturating_sub(width_of(&cell)));
+        match column.align {
+            Align::Left => format!("{style}{cell}{style:#}{pad}"),
+            Align::Right => format!("{pad}{style}{cell}{style:#}"),
         }
-        out
-    }
-
-    fn widths(&self, room: usize) -> Vec<usize> {
-        let mut widths: Vec<usize> = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(i, column)| {
-                let cells = self.rows.iter().filter_map(|row| row.cells.get(i));
-                let widest = cells.map(|c| width_of(c)).max().unwrap_or(0);
-                widest.max(width_of(column.title))
-            })
-            .collect();
-        for flexible in [true, false] {
-            while let Some(widest) = self.widest(&widths, room, flexible) {
-                if let Some(width) = widths.get_mut(widest) {
-                    *width -= 1;
-                }
-            }
-        }
-        widths
-    }
-
-    /// The widest column that may still give way, while the table is too wide.
-    fn widest(&self, widths: &[usize], room: usize, flexible: bool) -> Option<usize> {
-        let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-        if total <= room {
-            return None;
-        }
-        let may = |i: usize, width: usize| {
-            let column = self.columns.get(i);
-            column.is_some_and(|c| c.flexible == flexible && width > c.least)
-        };
-        (0..widths.len())
-            .filter(|&i| widths.get(i).is_some_and(|w| may(i, *w)))
-            .max_by_key(|&i| widths.get(i))
-    }
-
-    fn row(&self, cells: &[String], widths: &[usize], style: impl Fn(usize) -> Style) -> String {
-        let mut line = String::new();
-        for (i, ((cell, width), column)) in cells.iter().zip(widths).zip(&self.columns).enumerate()
-        {
-            if i > 0 {
-                line.push_str(&" ".repeat(GAP));
-            }
-            let cell = (column.fit)(cell, *width);
-            let pad = " ".repeat(width.saturating_sub(width_of(&cell)));
-            let style = style(i);
-            let cell = format!("{style}{cell}{style:#}");
-            match column.align {
-                Align::Left => line.push_str(&(cell + &pad)),
-                Align::Right => line.push_str(&(pad + &cell)),
-            }
-        }
-        format!("{}\n", line.trim_end())
-    }
+    });
+    let line = fitted.collect::<Vec<_>>().join(&" ".repeat(GAP));
+    format!("{}\n", line.trim_end())
 }
 
 /// Terminal columns a text takes.
@@ -174,32 +132,24 @@ fn fit_dotted(name: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> TextTable {
-        let columns = vec![
+    fn sample(width: usize) -> String {
+        let columns = [
             Column::new("#", Align::Right, 1),
             Column::new("Name", Align::Left, 4).flexible(),
             Column::new("Time", Align::Right, 4),
         ];
-        let row = |n: &str, name: &str| {
-            let cells = vec![n.to_owned(), name.to_owned(), "1.5 ms".to_owned()];
-            TextRow {
-                style: Style::new(),
-                cells,
-            }
-        };
-        TextTable::new(
-            columns,
-            vec![
-                row("1", "short"),
-                row("10", "quite_a_long_name"),
-                row("2", "中文中文中文中文"),
-            ],
-        )
+        let rows = [
+            ["1", "short", "1.5 ms"],
+            ["10", "quite_a_long_name", "1.5 ms"],
+            ["2", "中文中文中文中文", "1.5 ms"],
+        ];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        anstream::adapter::strip_str(&table(&columns, &rows, width)).to_string()
     }
 
     #[test]
     fn wide_tables_are_not_cut_on_wide_terminals() {
-        let text = anstream::adapter::strip_str(&table().render(80)).to_string();
+        let text = sample(80);
         assert_eq!(
             text.lines().nth(2),
             Some("10  quite_a_long_name  1.5 ms"),
@@ -210,7 +160,7 @@ mod tests {
     #[test]
     fn tables_are_never_wider_than_the_terminal() {
         for width in 14..60 {
-            let text = anstream::adapter::strip_str(&table().render(width)).to_string();
+            let text = sample(width);
             let widest = text.lines().map(width_of).max().unwrap_or(0);
             assert!(widest <= width, "{width}:\n{text}");
         }

@@ -1,7 +1,6 @@
 //! Activity of the GPUs over time: parts of the window, steps and the longest gaps.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::hash::Hash;
 
 use indexmap::IndexMap;
@@ -385,21 +384,13 @@ fn device(run: &Run, row: usize, device: &DeviceTimeline, origin: i64) -> Device
 
 /// The longest gaps in time order, the first of equal ones. There may be a million.
 fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
-    let mut least: BinaryHeap<Reverse<(i64, Reverse<usize>)>> = BinaryHeap::new();
-    for (at, gap) in device.gaps.iter().enumerate() {
-        let entry = Reverse((gap.span.ns(), Reverse(at)));
-        if least.len() < MAX_GAPS {
-            least.push(entry);
-        } else if least.peek().is_some_and(|last| entry < *last) {
-            least.pop();
-            least.push(entry);
-        }
+    let mut gaps: Vec<(usize, &Gap)> = device.gaps.iter().enumerate().collect();
+    if gaps.len() > MAX_GAPS {
+        gaps.select_nth_unstable_by_key(MAX_GAPS, |(at, gap)| (Reverse(gap.span.ns()), *at));
+        gaps.truncate(MAX_GAPS);
     }
-    let mut rows: Vec<usize> = least.into_iter().map(|Reverse((_, at))| at.0).collect();
-    rows.sort_unstable();
-    rows.into_iter()
-        .filter_map(|at| Some((at, device.gaps.get(at)?)))
-        .collect()
+    gaps.sort_unstable_by_key(|(at, _)| *at);
+    gaps
 }
 
 fn gap(run: &Run, device: &DeviceTimeline, key: GapKey, gap: &Gap, origin: i64) -> GapRow {

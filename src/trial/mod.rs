@@ -16,4 +16,4 @@ pub(crate) use model::{NotTried, SCHEMA, Trial};
 pub(crate) use report::{Candidate, ProgramAbout, best, mark, summarize};
 pub(crate) use series::{Failed, Limits, Measured, RunProgram, series};
 pub(crate) use treatment::{Treatment, built_in, read_folder};
-pub(crate) use view::{html, json, markdown};
+pub(crate) use view::{html, markdown};

@@ -196,7 +196,7 @@ pub(crate) fn summarize(
         together,
         not_tried,
     };
-    trial.verdict = verdict(&trial);
+    trial.verdict = opening(&trial);
     trial
 }
 
@@ -340,7 +340,7 @@ fn saving(row: &TrialRow, untreated: &Side) -> String {
     )
 }
 
-fn verdict(trial: &Trial) -> Vec<String> {
+fn opening(trial: &Trial) -> Vec<String> {
     let mut sentences = Vec::new();
     let faster = |row: &&TrialRow| row.outcome == TrialOutcome::Faster;
     let name = |row: &TrialRow| {

@@ -1,11 +1,10 @@
-//! The result of `try` as Markdown, as an HTML page, and as JSON.
+//! The result of `try` as Markdown and as an HTML page.
 
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
 use super::model::Trial;
-use crate::compare::diff::tidy;
-use crate::report::{BuiltIn, TemplateError, page, to_json};
+use crate::report::{TemplateError, document, page};
 
 const TEMPLATE: &str = include_str!("trial.md.jinja");
 
@@ -14,9 +13,8 @@ const TEMPLATE: &str = include_str!("trial.md.jinja");
 /// # Errors
 /// Only when the built-in template is wrong, which the tests exclude.
 pub(crate) fn markdown(trial: &Trial) -> Result<String, TemplateError> {
-    let page = BuiltIn::new("trial.md.jinja", TEMPLATE)?;
-    let text = page.render(context! { ..Value::from(Serde(trial)) })?;
-    Ok(tidy(&text))
+    let values = context! { ..Value::from(Serde(trial)) };
+    document("trial.md.jinja", TEMPLATE, values)
 }
 
 /// One HTML file that loads nothing from the network.
@@ -25,9 +23,4 @@ pub(crate) fn markdown(trial: &Trial) -> Result<String, TemplateError> {
 /// Only when the built-in template is wrong, which the tests exclude.
 pub(crate) fn html(trial: &Trial) -> Result<String, TemplateError> {
     Ok(page("Tried", &markdown(trial)?))
-}
-
-/// Indented JSON of the [`Trial`] with a final newline.
-pub(crate) fn json(trial: &Trial) -> String {
-    to_json(trial)
 }

@@ -105,9 +105,9 @@ fn name(path: &Path) -> String {
 fn explained(path: &Path, advisor: &Advisor) -> Option<Explained> {
     let profile = open(path, &NoProgress).ok()?;
     let analysis = advisor.analyze(profile, &mut |_| {}).ok()?;
-    let (costed, verdict) = (&analysis.costed, &analysis.results);
+    let (costed, results) = (&analysis.costed, &analysis.results);
     let table = FactTable::new(costed);
-    let found: BTreeSet<SiteId> = (verdict.findings.iter().chain(&verdict.minor))
+    let found: BTreeSet<SiteId> = (results.findings.iter().chain(&results.minor))
         .flat_map(|finding| finding.sites.iter().copied())
         .collect();
     let bounded: BTreeSet<Member> = (table.members(MemberKind::Kernel).into_iter())

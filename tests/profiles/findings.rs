@@ -43,14 +43,14 @@ fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
 fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
     let table = FactTable::new(costed);
     what_needs_nothing_is_there(name, &table);
-    let verdict = judge(rules, &table);
-    assert!(verdict.faults.is_empty(), "{name}: {:?}", verdict.faults);
-    no_contradiction(name, &table, &verdict);
-    claims_fit_into_analyzed_time(name, &table, &verdict);
-    replaced_work_has_no_other_finding(name, &table, &verdict);
-    one_cause_is_one_row(name, &table, &verdict);
+    let results = judge(rules, &table);
+    assert!(results.faults.is_empty(), "{name}: {:?}", results.faults);
+    no_contradiction(name, &table, &results);
+    claims_fit_into_analyzed_time(name, &table, &results);
+    replaced_work_has_no_other_finding(name, &table, &results);
+    one_cause_is_one_row(name, &table, &results);
     let totals = table.totals();
-    for finding in &verdict.findings {
+    for finding in &results.findings {
         assert_ne!(finding.category, "profile", "{name}: {}", finding.rule);
         let (amount, whole) = match &finding.saving {
             Some(s) if s.kind == SavingKind::Idle => (s.claimed_ns, totals.window_ns),
@@ -63,11 +63,11 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
             finding.rule
         );
     }
-    for finding in verdict
+    for finding in results
         .findings
         .iter()
-        .chain(&verdict.minor)
-        .chain(&verdict.capture)
+        .chain(&results.minor)
+        .chain(&results.capture)
     {
         let file = format!("rules/{}.toml", finding.rule);
         assert_eq!(finding.file, file, "{name}");
@@ -77,8 +77,8 @@ fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
             finding.file
         );
     }
-    report(name, &table, &verdict);
-    agrees_with_itself(name, &table, &verdict);
+    report(name, &table, &results);
+    agrees_with_itself(name, &table, &results);
 }
 
 /// Checks that a fact is absent only if its entry describes the missing data, because reports tell
@@ -117,9 +117,9 @@ fn subjects(table: &FactTable<'_>, finding: &Finding) -> Vec<Option<SiteId>> {
     all
 }
 
-fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+fn no_contradiction(name: &str, table: &FactTable<'_>, results: &RuleResults) {
     let mut wanted: BTreeMap<(Option<SiteId>, &str), (&str, &str)> = BTreeMap::new();
-    for finding in verdict.findings.iter().chain(&verdict.minor) {
+    for finding in results.findings.iter().chain(&results.minor) {
         for site in subjects(table, finding) {
             for (key, value) in &finding.changes {
                 let (other, by) = wanted
@@ -136,12 +136,12 @@ fn no_contradiction(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
 }
 
 /// Claims of GPU time fit into the sites they are about, all claims into the analyzed time.
-fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, results: &RuleResults) {
     let totals = table.totals();
     let mut of_sites: BTreeMap<Vec<Option<SiteId>>, f64> = BTreeMap::new();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     let mut wall = 0.0;
-    for finding in verdict.findings.iter().chain(&verdict.minor) {
+    for finding in results.findings.iter().chain(&results.minor) {
         let Some(saving) = &finding.saving else {
             continue;
         };
@@ -247,10 +247,10 @@ fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, verdict: &Ru
 }
 
 /// A finding whose advice removes or replaces work leaves nothing of it to the findings behind it.
-fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, results: &RuleResults) {
     let run = &table.costed.run;
     let mut replaced: BTreeMap<SiteId, f64> = BTreeMap::new();
-    for finding in &verdict.findings {
+    for finding in &results.findings {
         for member in &finding.members {
             let affected = RuleInput::affected(table, *member);
             let (mut time, mut gone) = (0.0, 0.0);
@@ -279,14 +279,14 @@ fn replaced_work_has_no_other_finding(name: &str, table: &FactTable<'_>, verdict
 }
 
 /// Headline, table, sections and lists of a report agree.
-fn agrees_with_itself(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+fn agrees_with_itself(name: &str, table: &FactTable<'_>, results: &RuleResults) {
     let costed = table.costed;
     let options = Options {
         top: 1_000_000,
         max_sites: 1_000_000,
         ..Options::default()
     };
-    let report = Report::new(table, verdict, &options);
+    let report = Report::new(table, results, &options);
     shares_are_at_most_1(name, "", &serde_json::to_value(&report).unwrap());
     let sum = |kind: SavingKind, part: fn(&SavingReport) -> f64| -> f64 {
         let savings = report.findings.iter().filter_map(|f| f.saving.as_ref());
@@ -619,10 +619,10 @@ fn shares_are_at_most_1(name: &str, key: &str, value: &serde_json::Value) {
 }
 
 /// Checks that at most ten findings are shown by default, each with the file of its rule.
-fn report(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
+fn report(name: &str, table: &FactTable<'_>, results: &RuleResults) {
     let report = Report::new(
         table,
-        verdict,
+        results,
         &Options {
             top: 10,
             max_sites: 50,
@@ -637,7 +637,7 @@ fn report(name: &str, table: &FactTable<'_>, verdict: &RuleResults) {
         .take_while(|line| line.starts_with("| "))
         .count();
     assert!(shown <= 10, "{name}: {shown} findings in the table");
-    for finding in verdict.findings.iter().take(10) {
+    for finding in results.findings.iter().take(10) {
         let line = format!("confidence, `{}`.", finding.rule);
         assert!(page.contains(&line), "{name}: {line}");
     }
@@ -652,13 +652,13 @@ fn json_report(profile: Profile, rules: &RuleSet, gpu: Option<&str>) -> Option<S
     let gpu = select::choose(gpu, &profile).ok()?;
     let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
     let facts = FactTable::new(&costed);
-    let verdict = judge(rules, &facts);
+    let results = judge(rules, &facts);
     let options = Options {
         top: 10,
         max_sites: 50,
         ..Options::default()
     };
-    Some(json(&Report::new(&facts, &verdict, &options)))
+    Some(json(&Report::new(&facts, &results, &options)))
 }
 
 #[test]
@@ -722,14 +722,14 @@ fn healthy_program_has_no_findings() {
     let costed = costed(&built.path(), None).unwrap();
     hold("healthy.txt", &costed, &rules);
     let facts = FactTable::new(&costed);
-    let verdict = judge(&rules, &facts);
-    let said: Vec<&str> = (verdict.findings.iter().chain(&verdict.minor))
+    let results = judge(&rules, &facts);
+    let said: Vec<&str> = (results.findings.iter().chain(&results.minor))
         .map(|f| f.rule.as_str())
         .collect();
     assert!(said.is_empty(), "{said:?}");
     let report = Report::new(
         &facts,
-        &verdict,
+        &results,
         &Options {
             top: 10,
             max_sites: 50,
@@ -740,6 +740,6 @@ fn healthy_program_has_no_findings() {
     let opening: String = page.lines().take(12).collect::<Vec<_>>().join("\n");
     assert!(
         opening.contains("found nothing worth changing"),
-        "no plain verdict:\n{opening}"
+        "no plain opening:\n{opening}"
     );
 }

@@ -13,11 +13,11 @@ use crate::shared;
 
 const MS: f64 = 1e6;
 
-fn verdict(pair: &str) -> Option<RuleResults> {
-    verdict_on(&format!("profiles_pairs/{pair}"))
+fn results(pair: &str) -> Option<RuleResults> {
+    results_on(&format!("profiles_pairs/{pair}"))
 }
 
-fn verdict_on(path: &str) -> Option<RuleResults> {
+fn results_on(path: &str) -> Option<RuleResults> {
     let path = shared::path(path)?;
     let profile = read::open(&path, &read::NoProgress).unwrap();
     let gpu = select::choose(None, &profile).unwrap();
@@ -26,17 +26,17 @@ fn verdict_on(path: &str) -> Option<RuleResults> {
     Some(judge(&rules, &FactTable::new(&costed)))
 }
 
-fn find<'v>(verdict: &'v RuleResults, rule: &str) -> Option<&'v Finding> {
-    let all = verdict.findings.iter().chain(&verdict.minor);
+fn find<'v>(results: &'v RuleResults, rule: &str) -> Option<&'v Finding> {
+    let all = results.findings.iter().chain(&results.minor);
     all.into_iter().find(|finding| finding.rule == rule)
 }
 
 #[test]
 fn mixed_precision_gains_what_is_claimed() {
-    let Some(verdict) = verdict("incredere_t4/fp32.json.gz") else {
+    let Some(results) = results("incredere_t4/fp32.json.gz") else {
         return;
     };
-    let saving = find(&verdict, "precision/amp-off").unwrap().saving.unwrap();
+    let saving = find(&results, "precision/amp-off").unwrap().saving.unwrap();
     // All kernels 17.2 -> 8.1 ms; those of calls in both runs 16.0 -> 6.3 ms.
     for gained in [9.1 * MS, 9.7 * MS] {
         assert!(
@@ -48,25 +48,25 @@ fn mixed_precision_gains_what_is_claimed() {
 
 #[test]
 fn hiding_all_to_all_is_net_of_what_splitting_the_batch_costs() {
-    let Some(verdict) = verdict("lightllm/plain_rank0.json.gz") else {
+    let Some(results) = results("lightllm/plain_rank0.json.gz") else {
         return;
     };
-    let finding = find(&verdict, "communication/all-to-all-exposed").unwrap();
+    let finding = find(&results, "communication/all-to-all-exposed").unwrap();
     let saving = finding.saving.unwrap();
     // The author split the batch: 39.4 ms of exchanges hidden, the window 2 ms longer.
     assert_eq!(saving.low_ns, 0.0, "{saving:?}");
     assert!(saving.high_ns < 39.4 * MS, "{saving:?}");
     assert!(!finding.fix.contains("Split the batch"), "{}", finding.fix);
-    assert_ne!(verdict.findings[0].rule, finding.rule);
+    assert_ne!(results.findings[0].rule, finding.rule);
 }
 
 #[test]
 fn waiting_for_other_ranks_is_not_claimed() {
-    let Some(verdict) = verdict("moe/one_before/rank0.json.gz") else {
+    let Some(results) = results("moe/one_before/rank0.json.gz") else {
         return;
     };
     // The exchanges take 13.7 of 14.0 ms because the other rank is late.
-    let claimed: f64 = (verdict.findings.iter().chain(&verdict.minor))
+    let claimed: f64 = (results.findings.iter().chain(&results.minor))
         .filter(|f| f.category == "communication")
         .filter_map(|f| f.saving)
         .map(|s| s.high_ns)
@@ -76,10 +76,10 @@ fn waiting_for_other_ranks_is_not_claimed() {
 
 #[test]
 fn runs_that_mostly_communicate_get_advice_on_communication() {
-    let Some(verdict) = verdict("tokenomics_dim1024_rank0.json.gz") else {
+    let Some(results) = results("tokenomics_dim1024_rank0.json.gz") else {
         return;
     };
-    let first = &verdict.findings[0];
+    let first = &results.findings[0];
     assert_eq!(first.rule, "communication/tensor-parallel-exposed");
     // NCCL takes 311 of 370 ms.
     assert!(first.saving.unwrap().high_ns <= 311.0 * MS);
@@ -87,10 +87,10 @@ fn runs_that_mostly_communicate_get_advice_on_communication() {
 
 #[test]
 fn workers_of_a_data_loader_gain_what_is_claimed() {
-    let Some(verdict) = verdict("aiprof/1_baseline.sqlite") else {
+    let Some(results) = results("aiprof/1_baseline.sqlite") else {
         return;
     };
-    let first = &verdict.findings[0];
+    let first = &results.findings[0];
     assert_eq!(first.rule, "host/data-loading");
     // The range `Train` grew from 11.8 to 12.1 s with two workers; its 58 whole steps went from 8.9 to 6.8 s.
     let saving = first.saving.unwrap();
@@ -104,11 +104,11 @@ fn workers_of_a_data_loader_gain_what_is_claimed() {
 
 #[test]
 fn kernel_that_tuning_halved_comes_first() {
-    let Some(verdict) = verdict("ao_vit/1_basic.json.gz") else {
+    let Some(results) = results("ao_vit/1_basic.json.gz") else {
         return;
     };
     // Its author tuned this product; without shapes, by how much is unknown.
-    let first = &verdict.findings[0];
+    let first = &results.findings[0];
     assert_eq!(first.rule, "parallelism/dominant-kernel");
     assert!(first.message.contains("int_mm"), "{}", first.message);
     assert!(first.saving.is_none(), "{:?}", first.saving);
@@ -140,12 +140,12 @@ fn ranks_together_save_no_more_communication_than_transfers_take() {
 
 #[test]
 fn gpu_time_counts_once_launches_are_in_time() {
-    let Some(verdict) = verdict_on("profiles/cs336zx_result.sqlite") else {
+    let Some(results) = results_on("profiles/cs336zx_result.sqlite") else {
         return;
     };
-    let first = verdict.findings.first().unwrap();
+    let first = results.findings.first().unwrap();
     assert_eq!(first.rule, "fusion/cuda-graph");
-    let mut minor = verdict.minor.iter();
+    let mut minor = results.minor.iter();
     let last = minor.find(|f| f.rule == "precision/amp-off").unwrap();
     assert_eq!(last.after.as_ref(), Some(&first.rule));
     // Half of the run is waiting for launches: alone, 16 bits shorten a step by 2 ms at most, behind the graph by all

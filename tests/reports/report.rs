@@ -1,4 +1,4 @@
-//! The report for handwritten verdicts: the order of its statements, the escaping of hostile text,
+//! The report for handwritten findings: the order of its statements, the escaping of hostile text,
 //! GitHub's rendering of its Markdown, and reproducibility.
 
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ fn decoded(base: &str, family: Family) -> DecodedName {
     }
 }
 
-/// A run and its verdict, built site by site.
+/// A run and its findings, built site by site.
 struct Sample {
     costed: Costed,
     results: RuleResults,

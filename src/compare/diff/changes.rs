@@ -4,11 +4,11 @@
 use indexmap::IndexMap;
 
 use super::model::{
-    Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Median, Noise, OneSided,
+    Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Noise, OneSided,
     SiteChange, TimeUnit, UnitSide,
 };
 use super::pair::{Pair, Pairs};
-use super::work::{Quartiles, Work};
+use super::work::Work;
 use super::{Basis, FLOOR, MOST, SAME, ratio, share};
 use crate::base::units::{average, times};
 use crate::report::{GpuUsed, Report};
@@ -218,8 +218,8 @@ impl<'p, 'a> Changes<'p, 'a> {
             arguments: b.shown.to_string(),
             arguments_after: (a.arguments.exact != b.arguments.exact && a.shown != b.shown)
                 .then(|| a.shown.to_string()),
-            median_before: b.median.map(Median::from),
-            median_after: a.median.map(Median::from),
+            median_before: b.median,
+            median_after: a.median,
             calls_before,
             calls_after,
             before_ns: row.before_ns,
@@ -455,16 +455,6 @@ impl<'p, 'a> Changes<'p, 'a> {
             measured_ratio: (was > 0.0).then(|| ratio(was, is)),
             share: share(was, all),
         })
-    }
-}
-
-impl From<Quartiles> for Median {
-    fn from(of: Quartiles) -> Median {
-        Median {
-            median_ns: of.median_ns,
-            lower_quartile_ns: of.lower_ns,
-            upper_quartile_ns: of.upper_ns,
-        }
     }
 }
 

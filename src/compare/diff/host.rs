@@ -17,14 +17,13 @@ pub(super) fn changes(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec
     let mut rows = gaps(b, a);
     rows.extend(waits(b, a));
     if b.launches > 0 && a.launches > 0 {
-        rows.push(HostChange {
-            what: "launch calls".to_owned(),
-            is_gap: false,
-            before_count: b.launches as f64,
-            after_count: a.launches as f64,
-            before_ns: b.launch_ns as f64,
-            after_ns: a.launch_ns as f64,
-        });
+        let launches = |host: &Launching| (host.launches, host.launch_ns);
+        rows.push(row(
+            "launch calls".to_owned(),
+            false,
+            launches(b),
+            launches(a),
+        ));
     }
     let (old, new) = basis.scale;
     for row in &mut rows {
@@ -55,21 +54,26 @@ pub(super) fn launch_interval(before: &Report, after: &Report) -> Option<Change>
 fn gaps(before: &Launching, after: &Launching) -> Vec<HostChange> {
     let class = |host: &Launching, from_ns: i64| {
         let found = host.gaps.iter().find(|class| class.from_ns == from_ns);
-        found.map_or((0.0, 0.0), |class| (class.count as f64, class.ns as f64))
+        found.map_or((0, 0), |class| (class.count, class.ns))
     };
-    let row = |shown: &GapClass| {
-        let (before_count, before_ns) = class(before, shown.from_ns);
-        let (after_count, after_ns) = class(after, shown.from_ns);
-        HostChange {
-            what: format!("gaps {}", length(shown)),
-            is_gap: true,
-            before_count,
-            after_count,
-            before_ns,
-            after_ns,
-        }
+    let of = |shown: &GapClass| {
+        let what = format!("gaps {}", length(shown));
+        let at = shown.from_ns;
+        row(what, true, class(before, at), class(after, at))
     };
-    before.gaps.iter().map(row).collect()
+    before.gaps.iter().map(of).collect()
+}
+
+/// A change between two numbers of events with their time in ns.
+fn row(what: String, is_gap: bool, before: (u64, i64), after: (u64, i64)) -> HostChange {
+    HostChange {
+        what,
+        is_gap,
+        before_count: before.0 as f64,
+        after_count: after.0 as f64,
+        before_ns: before.1 as f64,
+        after_ns: after.1 as f64,
+    }
 }
 
 /// `of 20 to 100 us`.
@@ -93,7 +97,7 @@ fn short(ns: i64) -> String {
 fn waits(before: &Launching, after: &Launching) -> Vec<HostChange> {
     let of = |host: &Launching, name: &str| {
         let found = host.waits.iter().find(|wait| wait.name == name);
-        found.map_or((0.0, 0.0), |wait| (wait.count as f64, wait.ns as f64))
+        found.map_or((0, 0), |wait| (wait.count, wait.ns))
     };
     let mut names: Vec<&str> = Vec::new();
     for wait in before.waits.iter().chain(&after.waits) {
@@ -101,17 +105,6 @@ fn waits(before: &Launching, after: &Launching) -> Vec<HostChange> {
             names.push(&wait.name);
         }
     }
-    let row = |name: &str| {
-        let (before_count, before_ns) = of(before, name);
-        let (after_count, after_ns) = of(after, name);
-        HostChange {
-            what: name.to_owned(),
-            is_gap: false,
-            before_count,
-            after_count,
-            before_ns,
-            after_ns,
-        }
-    };
+    let row = |name: &str| row(name.to_owned(), false, of(before, name), of(after, name));
     names.into_iter().map(row).collect()
 }

@@ -31,8 +31,6 @@ pub use trend::{
 };
 #[cfg(test)]
 pub(crate) use view::check_schema;
-#[cfg(feature = "cli")]
-pub(crate) use view::tidy;
 pub use view::{SCHEMA, html, json, markdown};
 
 use std::collections::BTreeMap;
@@ -163,7 +161,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
     diff.regression_unknown = gate::unknown(&diff);
     diff.regression = slower_by(&diff).filter(|_| diff.regression_unknown.is_none());
     diff.cautions = narrative::cautions(&diff, before, after);
-    diff.verdict = narrative::verdict(&diff);
+    diff.verdict = narrative::opening(&diff);
     diff
 }
 

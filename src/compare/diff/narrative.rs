@@ -8,10 +8,11 @@ use super::model::{
 use super::{
     FLOOR, MOST, SAME, SOME, changed_parts, is_beyond_noise, least_matched, measure, normalized,
 };
+use crate::base::text::capitalized;
 use crate::base::units::{average, counted, ns, percent, times};
 use crate::report::{Report, UnitKind};
 
-/// Most differences named in the verdict.
+/// Most differences named in the opening.
 const NAMED: usize = 3;
 /// Longest name of a place in a sentence, in characters.
 const MAX_PLACE: usize = 80;
@@ -19,8 +20,8 @@ const MAX_PLACE: usize = 80;
 /// Share of the change of wall time that one kind of time must explain to be called its cause.
 const EXPLAINS: f64 = 0.5;
 
-/// The verdict: the result first, then its cause, the findings, and how certain it is.
-pub(super) fn verdict(diff: &Diff) -> Vec<String> {
+/// The opening: the result first, then its cause, the findings, and how certain it is.
+pub(super) fn opening(diff: &Diff) -> Vec<String> {
     let mut sentences = vec![answer(diff)];
     sentences.extend(cause(diff));
     sentences.extend(gpu_beside_wall(diff));
@@ -45,7 +46,7 @@ fn answer(diff: &Diff) -> String {
         false => String::new(),
     };
     let Some(change) = measure(diff) else {
-        return capital(format!("{gpus}{}; {}.", incomparable(diff), totals(diff)));
+        return capitalized(&format!("{gpus}{}; {}.", incomparable(diff), totals(diff)));
     };
     let subject = subject(diff);
     let (before, after) = (ns(change.before_ns), ns(change.after_ns));
@@ -67,7 +68,7 @@ fn answer(diff: &Diff) -> String {
         let noise = diff.noise.map_or(", noise unknown".to_owned(), |noise| {
             format!(" (noise {})", percent(noise.share))
         });
-        return capital(format!(
+        return capitalized(&format!(
             "{gpus}{subject} {after}, before {before}{noise}{rest}."
         ));
     }
@@ -76,7 +77,7 @@ fn answer(diff: &Diff) -> String {
             true => format!("per unit of data that is {}", by(ratio, what)),
             false => "per unit of data that is the same".to_owned(),
         };
-        return capital(format!(
+        return capitalized(&format!(
             "{gpus}sizes {} {}, and {subject} {} the {what} ({after}, before {before}): {per_data}{}{rest}.",
             if factor > 1.0 { "grew" } else { "shrank" },
             times(factor),
@@ -85,18 +86,18 @@ fn answer(diff: &Diff) -> String {
         ));
     }
     if within && (change.ratio - 1.0).abs() > SAME {
-        return capital(format!(
+        return capitalized(&format!(
             "{gpus}{subject} {after}, before {before}{}{rest}.",
             chance(diff, change.ratio)
         ));
     }
     if within {
-        return capital(format!(
+        return capitalized(&format!(
             "{gpus}{subject} as long as before: {after}, before {before}{}{rest}.",
             chance(diff, change.ratio)
         ));
     }
-    capital(format!(
+    capitalized(&format!(
         "{gpus}{subject} {}: {after}, before {before}{}{rest}.",
         by(change.ratio, what),
         chance(diff, change.ratio)
@@ -239,14 +240,6 @@ fn chance(diff: &Diff, ratio: f64) -> String {
     }
 }
 
-pub(super) fn capital(text: String) -> String {
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_uppercase().chain(chars).collect(),
-        None => text,
-    }
-}
-
 /// What the change of the wall time comes from: the host, waiting for other ranks, or kernels.
 pub(super) fn cause(diff: &Diff) -> Option<String> {
     let (unit, wall) = (diff.unit_of_work.as_ref()?, diff.wall?);
@@ -264,7 +257,7 @@ pub(super) fn cause(diff: &Diff) -> Option<String> {
     {
         return Some(format!(
             "{} waits {} for other ranks in collectives, before {}; transfers take {}, before {}.",
-            capital(unit_name(diff)),
+            capitalized(&unit_name(diff)),
             ns(c.waiting.after_ns),
             ns(c.waiting.before_ns),
             ns(c.transfer.after_ns),
@@ -322,7 +315,7 @@ fn host_change(row: &HostChange) -> String {
     )
 }
 
-/// The GPU time, where the verdict is about wall time and the GPU time differs from it.
+/// The GPU time, where the opening is about wall time and the GPU time differs from it.
 fn gpu_beside_wall(diff: &Diff) -> Option<String> {
     let (wall, gpu) = diff.wall.zip(diff.gpu_time)?;
     let factor = diff.sizes.unwrap_or(1.0);
@@ -644,7 +637,7 @@ pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<Stri
         };
         cautions.push(format!(
             "{} before, {} after{per_gpu}.",
-            capital(counted(diff.before.devices, "GPU")),
+            capitalized(&counted(diff.before.devices, "GPU")),
             counted(diff.after.devices, "GPU")
         ));
     }

@@ -5,9 +5,9 @@ use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
 use super::model::{Diff, DiffSide, UnitSide};
-use super::{diff, is_beyond_noise, measure, narrative, normalized, view};
+use super::{diff, is_beyond_noise, measure, narrative, normalized};
 use crate::base::units::{change, ns};
-use crate::report::{BuiltIn, Report, TemplateError, page, to_json};
+use crate::report::{Report, TemplateError, document, page, to_json};
 
 /// Version of the fields of [`Trend`]. New fields do not change it; removed, renamed and changed fields
 /// raise it.
@@ -96,7 +96,7 @@ pub fn trend(reports: &[Report]) -> Trend {
     }
     Trend {
         schema_version: TREND_VERSION,
-        verdict: verdict(&first, &previous),
+        verdict: opening(&first, &previous),
         cautions: cautions(&first),
         unit: first.last().map_or_else(String::new, narrative::unit_name),
         rows,
@@ -118,7 +118,7 @@ fn of(diff: &Diff) -> TrendChange {
 }
 
 /// The whole way, then the largest change between neighbors with its cause.
-fn verdict(first: &[Diff], previous: &[Diff]) -> Vec<String> {
+fn opening(first: &[Diff], previous: &[Diff]) -> Vec<String> {
     let Some(whole) = first.last() else {
         return Vec::new();
     };
@@ -166,18 +166,13 @@ fn cautions(first: &[Diff]) -> Vec<String> {
     cautions
 }
 
-fn render(trend: &Trend) -> Result<String, TemplateError> {
-    let page = BuiltIn::new("trend.md.jinja", TEMPLATE)?;
-    let text = page.render(context! { ..Value::from(Serde(trend)) })?;
-    Ok(view::tidy(&text))
-}
-
 /// The series as Markdown for GitHub and GitLab.
 ///
 /// # Errors
 /// Only when the built-in template is wrong, which the tests exclude.
 pub fn trend_markdown(trend: &Trend) -> Result<String, TemplateError> {
-    render(trend)
+    let values = context! { ..Value::from(Serde(trend)) };
+    document("trend.md.jinja", TEMPLATE, values)
 }
 
 /// The series as one HTML file that loads nothing from the network.
@@ -185,7 +180,7 @@ pub fn trend_markdown(trend: &Trend) -> Result<String, TemplateError> {
 /// # Errors
 /// Only when the built-in template is wrong, which the tests exclude.
 pub fn trend_html(trend: &Trend) -> Result<String, TemplateError> {
-    Ok(page("Trend", &render(trend)?))
+    Ok(page("Trend", &trend_markdown(trend)?))
 }
 
 /// Indented JSON of the [`Trend`] with a final newline. Texts are as the profiles have them.
@@ -201,6 +196,6 @@ mod tests {
     fn trend_schema_is_fresh() {
         let id = format!("urn:pyprof-advise:trend:{TREND_VERSION}");
         let schema = schemars::schema_for!(Trend);
-        view::check_schema(schema, &id, "trend", TREND_SCHEMA);
+        super::super::view::check_schema(schema, &id, "trend", TREND_SCHEMA);
     }
 }

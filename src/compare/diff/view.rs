@@ -5,7 +5,8 @@ use minijinja::{Value, context};
 
 use super::model::Diff;
 use super::narrative;
-use crate::report::{BuiltIn, TemplateError, page, to_json};
+use crate::base::text::capitalized;
+use crate::report::{TemplateError, document, page, to_json};
 
 /// The JSON Schema (draft 2020-12) of the text that [`json`] returns, generated from the types.
 pub const SCHEMA: &str = include_str!("../../../docs/schema/diff.json");
@@ -35,30 +36,11 @@ pub fn json(diff: &Diff) -> String {
     to_json(diff)
 }
 
-/// Reduces empty lines to one between blocks and none at the end. Text of a profile never spans
-/// lines.
-pub(crate) fn tidy(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut empty = 0;
-    for line in text.trim().lines() {
-        empty = match line.is_empty() {
-            true => empty + 1,
-            false => 0,
-        };
-        if empty <= 1 {
-            out.push_str(line);
-            out.push('\n');
-        }
-    }
-    out
-}
-
 fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
     let levels: Vec<&str> = diff.matched.iter().map(|m| m.level.words()).collect();
-    let page = BuiltIn::new("diff.md.jinja", TEMPLATE)?;
-    let unit_name = narrative::capital(narrative::unit_name(diff));
-    let text = page.render(context! { folds, levels, unit_name, ..Value::from(Serde(diff)) })?;
-    Ok(tidy(&text))
+    let unit_name = capitalized(&narrative::unit_name(diff));
+    let values = context! { folds, levels, unit_name, ..Value::from(Serde(diff)) };
+    document("diff.md.jinja", TEMPLATE, values)
 }
 
 /// Checks that the schema in `docs/schema` is that of the types, or renews it.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use indexmap::IndexMap;
 
+use super::model::Median;
 use crate::report::{KernelCluster, Report, SiteRow};
 
 /// Id of the reason for kernels whose launch is not in the file.
@@ -24,7 +25,7 @@ pub(super) struct Work<'a> {
     /// Whether it is told apart by kernel, grid and duration, because its arguments are not known.
     pub clustered: bool,
     /// Median duration of the main kernel, with the quartiles.
-    pub median: Option<Quartiles>,
+    pub median: Option<Median>,
     pub calls: f64,
     pub time_ns: f64,
     pub kernels: f64,
@@ -58,20 +59,12 @@ impl<'a> What<'a> {
     }
 }
 
-/// Median and quartiles of durations, in ns.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Quartiles {
-    pub lower_ns: f64,
-    pub median_ns: f64,
-    pub upper_ns: f64,
-}
-
-impl Quartiles {
-    fn of(cluster: &KernelCluster) -> Quartiles {
-        Quartiles {
-            lower_ns: cluster.lower_quartile_ns as f64,
+impl Median {
+    fn of(cluster: &KernelCluster) -> Median {
+        Median {
             median_ns: cluster.median_ns as f64,
-            upper_ns: cluster.upper_quartile_ns as f64,
+            lower_quartile_ns: cluster.lower_quartile_ns as f64,
+            upper_quartile_ns: cluster.upper_quartile_ns as f64,
         }
     }
 }
@@ -198,7 +191,7 @@ impl<'a> Work<'a> {
             arguments: ReducedArguments::of(&row.arguments),
             shown: Cow::Borrowed(&row.arguments),
             clustered: false,
-            median: row.clusters.first().map(Quartiles::of),
+            median: row.clusters.first().map(Median::of),
             calls: row.calls as f64,
             time_ns: row.time_ns as f64,
             kernels: row.kernels as f64,
@@ -241,7 +234,7 @@ impl<'a> Work<'a> {
                     _ => grid,
                 }),
                 clustered: true,
-                median: Some(Quartiles::of(cluster)),
+                median: Some(Median::of(cluster)),
                 calls: cluster.count as f64,
                 kernels: cluster.count as f64,
                 time_ns: cluster.time_ns as f64,

@@ -10,10 +10,8 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::basis::{Basis, Whole};
-use super::template::{BuiltIn, TemplateError};
-use super::{
-    DeviceRow, LaneRow, RepeatingKernels, Report, SiteRow, StepRow, collectives, narrative, verdict,
-};
+use super::template::{BuiltIn, TemplateError, page_values};
+use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, narrative, opening};
 use crate::base::text;
 use crate::base::units::ns_range;
 
@@ -63,14 +61,8 @@ pub fn html(report: &Report) -> Result<String, TemplateError> {
     let basis = Basis::of(&report.summary);
     let values = context! {
         page,
-        one_saving => basis.one_saving(report),
-        repeating_text => report.repeating.as_ref().map(RepeatingKernels::sentences),
-        capture_again => narrative::capture_again(report),
-        collectives_table => Value::from(Serde(collectives::table(report, &basis))),
-        without_a_known_loss => Value::from(Serde(verdict::without_a_known_loss(report))),
         potential => Value::from(Serde(Potential::of(report, &basis))),
-        basis => Value::from(Serde(basis)),
-        ..Value::from(Serde(few))
+        ..page_values(report, &basis, &few)
     };
     BuiltIn::new("page.html", PAGE)?.render(values)
 }
@@ -84,7 +76,7 @@ struct Potential {
 
 impl Potential {
     fn of(report: &Report, basis: &Basis) -> Potential {
-        let all = verdict::together(&report.findings, basis);
+        let all = opening::together(&report.findings, basis);
         let Some(all) = all else {
             let what = match report.findings.len() {
                 0 => "no findings",

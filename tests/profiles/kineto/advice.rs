@@ -100,7 +100,7 @@ impl Trace {
         }
     }
 
-    fn verdict(&self, gpu: &str) -> RuleResults {
+    fn results(&self, gpu: &str) -> RuleResults {
         let trace = json!({"traceEvents": self.events}).to_string();
         let run = run(profile(&trace));
         let gpu = select::choose(Some(gpu), &run.profile).unwrap();
@@ -109,23 +109,23 @@ impl Trace {
     }
 }
 
-fn numbered<'v>(verdict: &'v RuleResults, rule: &str) -> Option<&'v Finding> {
-    verdict.findings.iter().find(|f| f.rule == rule)
+fn numbered<'v>(results: &'v RuleResults, rule: &str) -> Option<&'v Finding> {
+    results.findings.iter().find(|f| f.rule == rule)
 }
 
-fn rules_of(verdict: &RuleResults) -> Vec<&str> {
-    verdict.findings.iter().map(|f| f.rule.as_str()).collect()
+fn rules_of(results: &RuleResults) -> Vec<&str> {
+    results.findings.iter().map(|f| f.rule.as_str()).collect()
 }
 
 /// The trace has a numbered finding of the rule, and none of the others at all.
 fn assert_finds(trace: &Trace, gpu: &str, rule: &str, others: &[&str]) -> Finding {
-    let verdict = trace.verdict(gpu);
-    let found = rules_of(&verdict);
-    let all = verdict.findings.iter().chain(&verdict.minor);
+    let results = trace.results(gpu);
+    let found = rules_of(&results);
+    let all = results.findings.iter().chain(&results.minor);
     for other in all.map(|f| f.rule.as_str()) {
         assert!(!others.contains(&other), "{rule}: {other} in {found:?}");
     }
-    let finding = numbered(&verdict, rule);
+    let finding = numbered(&results, rule);
     finding
         .unwrap_or_else(|| panic!("{rule}: {found:?}"))
         .clone()
@@ -201,8 +201,8 @@ fn statistics_reduced_under_no_sync_are_no_gradients() {
 fn types_of_gradients_follow_from_names_of_collectives() {
     let trace = micro_steps(|micro| micro == 3, REDUCE, false);
     assert_finds(&trace, "h100", "communication/fp32-gradients", &[]);
-    let verdict = micro_steps(|micro| micro == 3, REDUCE_BF16, false).verdict("h100");
-    let found = rules_of(&verdict);
+    let results = micro_steps(|micro| micro == 3, REDUCE_BF16, false).results("h100");
+    let found = rules_of(&results);
     assert!(
         !found.contains(&"communication/fp32-gradients"),
         "{found:?}"
@@ -210,8 +210,8 @@ fn types_of_gradients_follow_from_names_of_collectives() {
     // The kernel does not tell, its message does.
     let generic = "ncclDevKernel_Generic_1(ncclDevComm*, unsigned long)";
     let unnamed = micro_steps(|micro| micro == 3, generic, false);
-    let verdict = unnamed.verdict("h100");
-    assert!(numbered(&verdict, "communication/exposed").is_some());
+    let results = unnamed.results("h100");
+    assert!(numbered(&results, "communication/exposed").is_some());
 }
 
 #[test]
@@ -282,8 +282,8 @@ fn inputs_copied_by_pytorch_on_amd_are_no_extension() {
         trace.event("gpu_memcpy", kind, start + 10, 300, &args);
         trace.product(start + 330, start + 350, 600);
     }
-    let verdict = trace.verdict("mi300x");
-    let all = verdict.findings.iter().chain(&verdict.minor);
+    let results = trace.results("mi300x");
+    let all = results.findings.iter().chain(&results.minor);
     let all: Vec<&str> = all.map(|f| f.rule.as_str()).collect();
     assert!(!all.contains(&"copies/synchronous"), "{all:?}");
 }
@@ -443,8 +443,8 @@ fn stages_that_wait_are_a_pipeline() {
         );
     });
     let others = ["communication/exposed", "communication/all-to-all-exposed"];
-    let verdict = trace.verdict("h100");
-    let found = rules_of(&verdict);
+    let results = trace.results("h100");
+    let found = rules_of(&results);
     assert!(
         found.contains(&"communication/pipeline-bubble"),
         "{found:?}"
@@ -501,8 +501,8 @@ fn partly_compiled(regions: &[(u64, u64)], eager_us: u64) -> Trace {
 
 /// Whether a trace has a finding of the rule, a minor one included.
 fn has_finding(trace: &Trace, rule: &str) -> bool {
-    let verdict = trace.verdict("h100");
-    let mut all = verdict.findings.iter().chain(&verdict.minor);
+    let results = trace.results("h100");
+    let mut all = results.findings.iter().chain(&results.minor);
     all.any(|finding| finding.rule == rule)
 }
 
@@ -530,7 +530,7 @@ fn a_model_in_many_compiled_pieces_is_found() {
 fn a_function_compiled_up_to_the_limit_is_found() {
     let rule = "fusion/recompiles";
     assert_finds(&partly_compiled(&[(0, 7)], 10), "h100", rule, &[]);
-    let dynamic = partly_compiled(&[(0, 1)], 10).verdict("h100");
+    let dynamic = partly_compiled(&[(0, 1)], 10).results("h100");
     assert!(
         numbered(&dynamic, rule).is_none(),
         "{:?}",
@@ -663,8 +663,8 @@ fn instance_norms_are_not_told_to_fold_into_convolutions() {
             trace.op("aten::cudnn_convolution", start + 80, 15);
             trace.kernel("sm80_xmma_fprop_implicit_gemm", start + 85, start + 559, 1);
         }
-        let verdict = trace.verdict("h100");
-        let all = verdict.findings.iter().chain(&verdict.minor);
+        let results = trace.results("h100");
+        let all = results.findings.iter().chain(&results.minor);
         let mut rules = all.map(|finding| finding.rule.as_str());
         rules.any(|rule| rule == "fusion/conv-norm-inference")
     };
@@ -684,8 +684,8 @@ fn repetition_by_counts_is_not_a_broadcast() {
         &["aten::repeat_interleave"],
         "void compute_cuda_kernel<long>(long const*)",
     );
-    let verdict = counts.verdict("h100");
-    assert!(!rules_of(&verdict).contains(&rule));
+    let results = counts.results("h100");
+    assert!(!rules_of(&results).contains(&rule));
 }
 
 #[test]
@@ -758,8 +758,8 @@ fn memory_that_grows_in_every_step_is_found() {
         "{}",
         found.message
     );
-    let verdict = steps_that_keep(0).verdict("h100");
-    assert!(numbered(&verdict, "memory/growing-use").is_none());
+    let results = steps_that_keep(0).results("h100");
+    assert!(numbered(&results, "memory/growing-use").is_none());
 }
 
 #[test]

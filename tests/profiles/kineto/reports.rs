@@ -87,13 +87,13 @@ fn judged(file: &str) -> Option<&'static (Report, Value)> {
         let gpu = select::choose(None, &run.profile).unwrap();
         let costed = estimate_costs(run.clone(), gpu);
         let facts = FactTable::new(&costed);
-        let verdict = judge(&RULES, &facts);
+        let results = judge(&RULES, &facts);
         let options = Options {
             top: 10,
             max_sites: 1000,
             ..Options::default()
         };
-        let report = Report::new(&facts, &verdict, &options);
+        let report = Report::new(&facts, &results, &options);
         let json = serde_json::from_str(&report::json(&report)).unwrap();
         (report, json)
     }))

@@ -7,7 +7,7 @@ use super::{fresh, markdown, read, root, said};
 /// Maximum number of words of the README, generated blocks included.
 const MAX_WORDS: usize = 1_100;
 
-/// The verdict and the figures of the example profile, and its first finding without evidence.
+/// The opening and the figures of the example profile, and its first finding without evidence.
 fn samples() -> [(&'static str, String); 2] {
     let report = said(root(), &["fixtures/net.sqlite"]);
     let opening: Vec<&str> = report.split("\n\n").skip(1).take(2).collect();

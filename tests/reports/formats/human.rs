@@ -176,9 +176,9 @@ fn opening(markdown: &str) -> Vec<&str> {
     let opening: Vec<&str> = paragraphs
         .take_while(|p| !p.starts_with("## ") && !p.starts_with('|'))
         .collect();
-    assert!(opening.len() >= 2, "no verdict or no figures:\n{markdown}");
-    let (verdict, rest) = opening.split_first().unwrap();
-    [&[*verdict], &rest[1..]].concat()
+    assert!(opening.len() >= 2, "no opening or no figures:\n{markdown}");
+    let (sentences, rest) = opening.split_first().unwrap();
+    [&[*sentences], &rest[1..]].concat()
 }
 
 /// The text that is not folded.
@@ -197,7 +197,7 @@ fn unfolded(markdown: &str) -> String {
 }
 
 #[test]
-fn verdict_is_at_most_60_words() {
+fn opening_is_at_most_60_words() {
     for (name, report) in reports() {
         let text = markdown(&report).unwrap();
         let words: usize = opening(&text)

@@ -285,13 +285,13 @@ fn judged(profile: Profile, rules: &RuleSet) -> Option<Report> {
     let gpu = select::choose(Some("v100"), &profile).ok()?;
     let costed = estimate_costs(correlate(profile, &VOCABULARY), gpu);
     let facts = FactTable::new(&costed);
-    let verdict = judge(rules, &facts);
+    let results = judge(rules, &facts);
     let options = Options {
         top: 10,
         max_sites: 100,
         ..Options::default()
     };
-    Some(Report::new(&facts, &verdict, &options))
+    Some(Report::new(&facts, &results, &options))
 }
 
 /// Checks that a text contains no NaN or infinity. In JSON these become `null`, as absent fields do, so
