@@ -73,6 +73,17 @@ pub(super) struct Redaction {
     with: &'static str,
 }
 
+impl Redaction {
+    fn new(start: usize, end: usize, kind: RedactionKind, with: &'static str) -> Redaction {
+        Redaction {
+            start,
+            end,
+            kind,
+            with,
+        }
+    }
+}
+
 /// A name or value from a setting or a variable in the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Known {
@@ -312,17 +323,12 @@ impl Redactor {
         let known = self.by_byte.get(usize::from(byte))?;
         known.iter().find_map(|known| {
             let end = at + known.text.len();
+            let with = match known.kind {
+                RedactionKind::User => USER,
+                _ => REMOVED,
+            };
             (rest.starts_with(known.text.as_bytes()) && stands_alone(text, at, end, known))
-                .then_some(Redaction {
-                    start: at,
-                    end,
-                    kind: known.kind,
-                    with: if known.kind == RedactionKind::User {
-                        USER
-                    } else {
-                        REMOVED
-                    },
-                })
+                .then(|| Redaction::new(at, end, known.kind, with))
         })
     }
 }
@@ -472,14 +478,8 @@ fn starts(text: &[u8], at: usize, word: &str) -> bool {
 fn unix_home(text: &[u8], at: usize) -> Option<Redaction> {
     let before = at.checked_sub(1).and_then(|i| text.get(i)).copied();
     let inside = before.is_some_and(|b| is_name(b) || b"/\\~".contains(&b));
-    let found = |start, end, with| {
-        Some(Redaction {
-            start,
-            end,
-            kind: RedactionKind::HomeFolder,
-            with,
-        })
-    };
+    let found =
+        |start, end, with| Some(Redaction::new(start, end, RedactionKind::HomeFolder, with));
     if starts(text, at, "/root/") && !inside {
         return found(at, at + "/root".len(), "~");
     }
@@ -520,21 +520,12 @@ fn windows_home(text: &[u8], at: usize) -> Option<Redaction> {
     let from = at + prefix.len();
     let end = name_end(text, from);
     let name = text.get(from..end)?;
-    (!name.is_empty() && !is_gone(name)).then_some(Redaction {
-        start: from,
-        end,
-        kind: RedactionKind::HomeFolder,
-        with: USER,
-    })
+    let home = Redaction::new(from, end, RedactionKind::HomeFolder, USER);
+    (!name.is_empty() && !is_gone(name)).then_some(home)
 }
 
 fn credential(start: usize, end: usize) -> Redaction {
-    Redaction {
-        start,
-        end,
-        kind: RedactionKind::Credential,
-        with: REMOVED,
-    }
+    Redaction::new(start, end, RedactionKind::Credential, REMOVED)
 }
 
 /// Whether a value is a replacement already. In the bytes of a database, the next cell follows without
@@ -686,12 +677,7 @@ fn is_random(value: &[u8]) -> bool {
 fn hidden_name(text: &[u8], start: usize, end: usize, kind: RedactionKind) -> Option<Redaction> {
     let value = text.get(start..end)?;
     let starts_any = value.len() >= LEAST && value.iter().any(u8::is_ascii_alphabetic);
-    (starts_any && !is_gone(value)).then_some(Redaction {
-        start,
-        end,
-        kind,
-        with: REMOVED,
-    })
+    (starts_any && !is_gone(value)).then(|| Redaction::new(start, end, kind, REMOVED))
 }
 
 /// Matches the value in `--hf-token VALUE` on a command line.
@@ -793,12 +779,8 @@ fn mail(text: &[u8], at: usize) -> Option<Redaction> {
         // Versioned symbols: `memcpy@GLIBC.PRIVATE`; a call such as `a@b.sum(`.
         && !host.bytes().any(|b| b.is_ascii_uppercase())
         && after != Some(b'(');
-    (start < at && is_domain).then(|| Redaction {
-        start,
-        end: at + 1 + host.len(),
-        kind: RedactionKind::Mail,
-        with: REMOVED,
-    })
+    let end = at + 1 + host.len();
+    (start < at && is_domain).then(|| Redaction::new(start, end, RedactionKind::Mail, REMOVED))
 }
 
 /// Matches tokens of a known form, and tokens after `Bearer`.
