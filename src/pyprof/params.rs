@@ -50,7 +50,7 @@ fn is_product(kernel: &DecodedName) -> bool {
 }
 
 /// `A=(35,20),B=3,fp32,`: pairs, and types at the end.
-fn pairs(named: &[(&str, String)], types: &[&str]) -> String {
+fn pairs<V: std::fmt::Display>(named: &[(&str, V)], types: &[&str]) -> String {
     let mut out = String::new();
     for (name, value) in named {
         out.push_str(&format!("{name}={value},"));
@@ -70,10 +70,6 @@ fn shown(arg: &MarkerArg) -> String {
 fn list(shape: &[i64], dtype: &str) -> String {
     let dims: Vec<String> = shape.iter().map(i64::to_string).collect();
     format!("[{}]{dtype}", dims.join(","))
-}
-
-fn shown_tuple(shape: &[i64]) -> String {
-    tuple(shape)
 }
 
 /// A single number without parentheses, otherwise a tuple.
@@ -124,7 +120,7 @@ impl<'a> ParamsInput<'a> {
 fn tensors(input: &ParamsInput<'_>) -> String {
     let tensors = || input.marker.args.iter().filter(|a| a.is_tensor());
     let shapes: Vec<String> = tensors()
-        .map(|a| shown_tuple(a.tensor().unwrap_or_default()))
+        .map(|a| tuple(a.tensor().unwrap_or_default()))
         .collect();
     let types: Vec<String> = tensors().map(|a| format!("'{}'", a.dtype)).collect();
     format!("T=[{}],[{}]", shapes.join(","), types.join(",")).replace(' ', "")
@@ -145,7 +141,7 @@ pub(super) fn linear(input: &ParamsInput<'_>) -> Option<String> {
         (Dir::Bprop, 0) => [("M", k), ("N", n), ("K", m)],
         (Dir::Bprop, 1) => [("M", k), ("N", m), ("K", n)],
         (Dir::Bprop, _) => {
-            let shapes = [("X", shown_tuple(x)), ("W", shown_tuple(w))];
+            let shapes = [("X", tuple(x)), ("W", tuple(w))];
             return Some(pairs(&shapes, &[dtype]));
         }
         _ => [("M", m), ("N", n), ("K", k)],
@@ -247,8 +243,7 @@ pub(super) fn conv(input: &ParamsInput<'_>) -> Option<String> {
         ("dh", dilation[0]),
         ("dw", dilation[1]),
         ("g", groups),
-    ]
-    .map(|(name, value)| (name, value.to_string()));
+    ];
     Some(pairs(&named, &[dtype]))
 }
 
@@ -271,7 +266,7 @@ pub(super) fn convert(input: &ParamsInput<'_>) -> Option<String> {
 pub(super) fn matmul(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "other")?;
-    let shapes = [("A", shown_tuple(a)), ("B", shown_tuple(b))];
+    let shapes = [("A", tuple(a)), ("B", tuple(b))];
     Some(pairs(&shapes, &[dtype]))
 }
 
@@ -285,7 +280,7 @@ pub(super) fn embedding(input: &ParamsInput<'_>) -> Option<String> {
 /// `T=(600,200),fp32,`.
 pub(super) fn tensor_type(input: &ParamsInput<'_>) -> Option<String> {
     let arg = input.first()?;
-    Some(pairs(&[("T", shown_tuple(arg.tensor()?))], &[&arg.dtype]))
+    Some(pairs(&[("T", tuple(arg.tensor()?))], &[&arg.dtype]))
 }
 
 /// `[600,200]fp32`.
@@ -317,7 +312,7 @@ pub(super) fn index_select(input: &ParamsInput<'_>) -> Option<String> {
     let dim = *input.ints(1, "dim")?.first()?;
     let (index, _) = input.tensor(2, "index")?;
     let named = [
-        ("T", shown_tuple(t)),
+        ("T", tuple(t)),
         ("D", dim.to_string()),
         ("I", index.first()?.to_string()),
     ];
@@ -327,7 +322,7 @@ pub(super) fn index_select(input: &ParamsInput<'_>) -> Option<String> {
 pub(super) fn masked_select(input: &ParamsInput<'_>) -> Option<String> {
     let (t, dtype) = input.tensor(0, "input")?;
     let (mask, _) = input.tensor(1, "mask")?;
-    let shapes = [("T", shown_tuple(t)), ("M", shown_tuple(mask))];
+    let shapes = [("T", tuple(t)), ("M", tuple(mask))];
     Some(pairs(&shapes, &[dtype]))
 }
 
@@ -336,8 +331,7 @@ fn product(a: &[i64], b: &[i64], dtype: &str) -> Option<String> {
     let (&[m, k], &[_, n]) = (a, b) else {
         return None;
     };
-    let named = [("M", n), ("N", m), ("K", k)].map(|(name, value)| (name, value.to_string()));
-    Some(pairs(&named, &[dtype]))
+    Some(pairs(&[("M", n), ("N", m), ("K", k)], &[dtype]))
 }
 
 pub(super) fn addmm(input: &ParamsInput<'_>) -> Option<String> {
@@ -359,7 +353,6 @@ pub(super) fn bmm(input: &ParamsInput<'_>) -> Option<String> {
         return None;
     };
     let named = [("B", batch), ("M", n), ("N", m), ("K", k)];
-    let named = named.map(|(name, value)| (name, value.to_string()));
     Some(pairs(&named, &[dtype]))
 }
 
@@ -371,7 +364,7 @@ pub(super) fn loss(input: &ParamsInput<'_>) -> Option<String> {
         _ => None,
     });
     let reduction = reduction.unwrap_or("mean");
-    let shape = shown_tuple(x);
+    let shape = tuple(x);
     Some(format!("T={shape},{},red={reduction},", short_type(dtype)).replace(' ', ""))
 }
 
@@ -379,13 +372,13 @@ pub(super) fn adam(input: &ParamsInput<'_>) -> Option<String> {
     let [weight, _, _, _, gradient, ..] = input.marker.args.as_slice() else {
         return None;
     };
-    let shape = [("T", shown_tuple(weight.tensor()?))];
+    let shape = [("T", tuple(weight.tensor()?))];
     Some(pairs(&shape, &[&weight.dtype, &gradient.dtype]))
 }
 
 pub(super) fn randperm(input: &ParamsInput<'_>) -> Option<String> {
     let n = *input.ints(0, "n")?.first()?;
-    Some(pairs(&[("N", n.to_string())], &[]))
+    Some(pairs(&[("N", n)], &[]))
 }
 
 /// `zeros((2, 3))` and `zeros(2, 3)`.
@@ -421,7 +414,7 @@ pub(super) fn copy(input: &ParamsInput<'_>) -> Option<String> {
     } else {
         &source.kind
     };
-    Some(pairs(&[("T", shown_tuple(target))], &[from, to]))
+    Some(pairs(&[("T", tuple(target))], &[from, to]))
 }
 
 #[cfg(test)]
