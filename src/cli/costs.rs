@@ -7,7 +7,6 @@ use clap::Subcommand;
 use super::{CommandResult, Console, Failure, examples, output};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
-use crate::base::units::counted;
 use crate::cost::ops::{self, Entry};
 use crate::cost::user::names::FUNCTIONS;
 use crate::cost::user::{UserCost, UserCosts, op_name};
@@ -192,34 +191,18 @@ fn functions() -> String {
 
 fn check(files: &[PathBuf], console: Console) -> CommandResult {
     let user = load_own(files)?;
-    if console.quiet {
-        return Ok(());
-    }
-    let n = user.costs().len() as u64;
-    let verb = if n == 1 { "is" } else { "are" };
-    output::print(&format!("{} {verb} fine\n", counted(n, "cost")))
+    output::fine(user.costs().len(), "cost", console)
 }
 
 fn test(files: &[PathBuf], console: Console) -> CommandResult {
     let results = load_own(files)?.run_tests();
-    let mut text = String::new();
-    for result in results.iter().filter(|p| console.verbose || !p.passed()) {
-        text.push_str(&format!(
-            "{}: {}: {}\n",
-            plain(&result.file),
-            plain(&result.call),
-            plain(&result.outcome.to_string())
-        ));
-    }
-    let failed = results.iter().filter(|p| !p.passed()).count();
-    if failed > 0 || !console.quiet {
-        let passed = results.len() - failed;
-        text.push_str(&format!("{passed} passed, {failed} failed\n"));
-    }
-    output::print(&text)?;
-    if failed > 0 {
-        Err(Failure::GateFailed)
-    } else {
-        Ok(())
+    let lines = results.iter().map(|result| {
+        let [file, call] = [&result.file, &result.call].map(|text| plain(text));
+        let outcome = plain(&result.outcome.to_string());
+        (result.passed(), format!("{file}: {call}: {outcome}"))
+    });
+    match output::test_results(&lines.collect::<Vec<_>>(), console)? {
+        true => Ok(()),
+        false => Err(Failure::GateFailed),
     }
 }

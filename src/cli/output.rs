@@ -8,9 +8,10 @@ use anstyle::{AnsiColor, Style};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::{Color, CommandResult, Failure};
+use super::{Color, CommandResult, Console, Failure};
 use crate::base::diag::Complaints;
 use crate::base::temporary::Temporary;
+use crate::base::units::counted;
 use crate::formats::{FORMATS, OutputFormat};
 
 /// Parses the name of a report's format.
@@ -97,6 +98,31 @@ fn printed(result: std::io::Result<()>) -> CommandResult {
     }
 }
 
+/// Says that everything that was checked is fine, unless `--quiet`.
+pub(super) fn fine(checked: usize, noun: &str, console: Console) -> CommandResult {
+    if console.quiet {
+        return Ok(());
+    }
+    let verb = if checked == 1 { "is" } else { "are" };
+    print(&format!("{} {verb} fine\n", counted(checked as u64, noun)))
+}
+
+/// Prints the lines of tests, each with whether it passed, and says whether all did. Those that passed are printed
+/// with `--verbose`.
+pub(super) fn test_results(results: &[(bool, String)], console: Console) -> Result<bool, Failure> {
+    let failed = results.iter().filter(|(passed, _)| !passed).count();
+    let shown = results
+        .iter()
+        .filter(|(passed, _)| console.verbose || !passed);
+    let mut text: String = shown.map(|(_, line)| format!("{line}\n")).collect();
+    if failed > 0 || !console.quiet {
+        let passed = results.len() - failed;
+        text.push_str(&format!("{passed} passed, {failed} failed\n"));
+    }
+    print(&text)?;
+    Ok(failed == 0)
+}
+
 /// Prints every complaint with its line; the number of several is printed at the end.
 pub(super) fn refuse(complaints: &Complaints) -> Failure {
     complain(&complaints.render(stderr_color()));
@@ -133,7 +159,7 @@ pub(super) fn write_file_with(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<()>,
 ) -> CommandResult {
-    let refuse = |why: String| Failure::Unusable(format!("cannot write {}: {why}", path.display()));
+    let refuse = |why: String| cannot_write(path, why);
     let buffered = |file: &mut (dyn Write + Send)| {
         let mut buffer = std::io::BufWriter::new(file);
         write(&mut buffer)
@@ -157,10 +183,14 @@ pub(super) fn write_file_with(
     file.persist(&target).map_err(|e| refuse(plainly(&e)))
 }
 
+/// The failure of writing to a file or a folder.
+pub(super) fn cannot_write(path: &Path, why: impl std::fmt::Display) -> Failure {
+    Failure::Unusable(format!("cannot write {}: {why}", path.display()))
+}
+
 /// An empty file in the folder of `target`, to be renamed to it; it is removed if it is not.
 pub(super) fn temporary_for(target: &Path) -> Result<Temporary, Failure> {
-    let refuse =
-        |why: String| Failure::Unusable(format!("cannot write {}: {why}", target.display()));
+    let refuse = |why: String| cannot_write(target, why);
     let folder = target
         .parent()
         .filter(|p| !p.as_os_str().is_empty())

@@ -7,7 +7,6 @@ use clap::{Subcommand, ValueEnum};
 
 use super::{CommandResult, Console, Failure, RuleArgs, examples, output};
 use crate::base::diag::Complaints;
-use crate::base::units::counted;
 use crate::cost::user;
 use crate::facts;
 use crate::gpu::{self, load::built_in};
@@ -209,14 +208,7 @@ fn check(paths: &[PathBuf], console: Console) -> CommandResult {
     let (files, own) = with_built_in(paths)?;
     let set = accepted(RuleSet::check(&files, facts::all(), &gpu_facts))?;
     let checked = set.rules().iter().filter(|r| own.contains(&r.id)).count();
-    if !console.quiet {
-        let verb = if checked == 1 { "is" } else { "are" };
-        output::print(&format!(
-            "{} {verb} fine\n",
-            counted(checked as u64, "rule")
-        ))?;
-    }
-    Ok(())
+    output::fine(checked, "rule", console)
 }
 
 /// The rule files at `paths` together with the built-in rules that they may refer to, and the ids of
@@ -257,26 +249,18 @@ fn test(paths: &[PathBuf], console: Console) -> CommandResult {
     let set = accepted(RuleSet::load(&files, &Selection::default(), facts::all()))?;
     let rules = set.rules().iter().filter(|r| own.contains(&r.id));
     let results = judge::run_tests(rules.clone(), facts::all(), &gpu_facts);
-    let mut text = String::new();
-    for result in results.iter().filter(|p| console.verbose || !p.passed()) {
+    let lines = results.iter().map(|result| {
         let outcome = result.outcome.as_ref().err().map_or("ok", String::as_str);
-        text.push_str(&format!("{}: {}: {outcome}\n", result.rule, result.test));
-    }
-    let failed = results.iter().filter(|p| !p.passed()).count();
-    let passed = results.len() - failed;
-    if failed > 0 || !console.quiet {
-        text.push_str(&format!("{passed} passed, {failed} failed\n"));
-    }
-    output::print(&text)?;
+        let line = format!("{}: {}: {outcome}", result.rule, result.test);
+        (result.passed(), line)
+    });
+    let passed = output::test_results(&lines.collect::<Vec<_>>(), console)?;
     let complaints = Complaints::new();
     judge::check_examples(rules, facts::all(), &gpu_facts, &complaints);
-    if !complaints.is_empty() {
-        accepted(Err(complaints))?;
-    }
-    if failed > 0 {
-        Err(Failure::GateFailed)
-    } else {
-        Ok(())
+    accepted(complaints.accept(()))?;
+    match passed {
+        true => Ok(()),
+        false => Err(Failure::GateFailed),
     }
 }
 

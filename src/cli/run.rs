@@ -165,9 +165,7 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> CommandResult {
     }
     let package = temporary.path().join("python");
     let prepared = std::fs::create_dir_all(&folder).and_then(|()| capture::unpack(&package));
-    prepared.map_err(|error| {
-        Failure::Unusable(format!("cannot write {}: {error}", folder.display()))
-    })?;
+    prepared.map_err(|error| output::cannot_write(&folder, error))?;
 
     let ended = record(&args, &folder, &package, console)?;
     let (status, why) = report(&args, advise, (&folder, &package), ended, console);
@@ -390,10 +388,7 @@ fn report(
                 None => advise::advise(&advise, console),
             }
         }
-        Err(error) => Err(Failure::Unusable(format!(
-            "cannot write {}: {error}",
-            folder.display()
-        ))),
+        Err(error) => Err(output::cannot_write(folder, error)),
     };
     if let Err(Failure::Unusable(text)) = &outcome {
         output::labeled("error", anstyle::AnsiColor::Red, text);

@@ -63,8 +63,7 @@ pub(super) fn scrub(args: &ScrubArgs, console: Console) -> CommandResult {
         // Another process may have created the file in the meantime.
         temporary.persist_noclobber(&args.output)
     };
-    persisted
-        .map_err(|e| Failure::Unusable(format!("cannot write {}: {}", args.output.display(), e)))?;
+    persisted.map_err(|error| output::cannot_write(&args.output, error))?;
     output::print(&told)
 }
 

@@ -99,10 +99,7 @@ pub(super) fn run(args: TryArgs, console: Console) -> CommandResult {
     let temporary = TemporaryFolder::new()
         .map_err(|error| Failure::Unusable(format!("cannot make a temporary folder: {error}")))?;
     let package = temporary.path().join("python");
-    let unpacked = capture::unpack(&package);
-    unpacked.map_err(|error| {
-        Failure::Unusable(format!("cannot write {}: {error}", package.display()))
-    })?;
+    capture::unpack(&package).map_err(|error| output::cannot_write(&package, error))?;
 
     let mut report = findings(&args, &package, temporary.path(), console)?;
     let (candidates, not_tried) = choose(&args, treatments, report.as_ref());
@@ -234,9 +231,8 @@ fn findings(
         output::complain("pyprof-advise: recording the program, to take findings from\n");
     }
     let folder = temporary.join("traces");
-    std::fs::create_dir_all(&folder).map_err(|error| {
-        Failure::Unusable(format!("cannot write {}: {error}", folder.display()))
-    })?;
+    let cannot_write = |error| output::cannot_write(&folder, error);
+    std::fs::create_dir_all(&folder).map_err(cannot_write)?;
     let run = RunArgs::for_findings(args.command.clone(), args.skip, args.max_seconds);
     let ended = record(&run, &folder, package, console)?;
     if is_interrupted() {
@@ -245,9 +241,7 @@ fn findings(
         ));
     }
     let states = States::read(&folder);
-    let recorded = capture::conclude(&folder, &args.command, &states).map_err(|error| {
-        Failure::Unusable(format!("cannot write {}: {error}", folder.display()))
-    })?;
+    let recorded = capture::conclude(&folder, &args.command, &states).map_err(cannot_write)?;
     if recorded == 0 {
         let status = match ended.status {
             0 => String::new(),
