@@ -315,12 +315,8 @@ pub struct GraphTrace {
     pub device: DeviceId,
     /// The process that started it.
     pub process: ProcessId,
-    /// The CUDA stream.
-    pub stream: u32,
     /// Joins to [`ApiCall::correlation`] **within the same process** only.
     pub correlation: Option<SerialNumber>,
-    /// The id of the graph, or of its executable instance in older exports.
-    pub graph: u64,
 }
 
 /// A synchronization on the host or between streams (CUPTI SYNCHRONIZATION).
@@ -381,17 +377,6 @@ pub struct Overhead {
     pub thread: Option<ThreadId>,
     /// What it was spent on.
     pub name: StrId,
-}
-
-/// A recorded CUDA event (`cudaEventRecord`).
-#[derive(Debug, Clone, Copy)]
-pub struct CudaEvent {
-    /// The GPU of its stream.
-    pub device: Option<DeviceId>,
-    /// The process that recorded it.
-    pub process: ProcessId,
-    /// Joins to [`ApiCall::correlation`] **within the same process** only.
-    pub correlation: Option<SerialNumber>,
 }
 
 /// A host thread.
@@ -545,8 +530,6 @@ pub struct Profile {
     pub overheads: Vec<Overhead>,
     /// What PyTorch's allocator did, where the program recorded it (`profile_memory=True`).
     pub memory: Vec<MemoryEvent>,
-    /// Recorded CUDA events.
-    pub events: Vec<CudaEvent>,
     /// Messages of collectives, sorted by kernel.
     pub messages: Vec<Message>,
     /// Regions that captured kernels of CUDA graphs, sorted by kernel.
@@ -595,7 +578,6 @@ impl Profile {
             syncs: Vec::new(),
             overheads: Vec::new(),
             memory: Vec::new(),
-            events: Vec::new(),
             messages: Vec::new(),
             graph_regions: Vec::new(),
             loaders: Vec::new(),

@@ -8,8 +8,7 @@ use super::serving_batch::ServingBatch;
 use crate::base::DType;
 use crate::handle;
 use crate::profile::{
-    ApiCall, CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, SerialNumber, Span,
-    StrId, ThreadId,
+    ApiCall, CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, Span, StrId, ThreadId,
 };
 
 handle! {
@@ -223,8 +222,6 @@ pub struct OpCall {
     pub recomputed: bool,
     /// Where in the model.
     pub layer: Option<LayerId>,
-    /// Autograd sequence number; of a backward call, the one of its node.
-    pub seq: Option<SerialNumber>,
     /// The forward call of a backward one.
     pub forward: Option<OpCallId>,
     /// The step its first kernel was launched in.
@@ -426,8 +423,6 @@ pub struct SiteKernel {
     pub min_ns: i64,
     /// Longest execution, in ns.
     pub max_ns: i64,
-    /// Position of its first execution among the kernels of its op call (0 = first).
-    pub order: u32,
 }
 
 /// What a kernel of a replay does, by the matching kernel of a recording without graphs. Shapes are those
@@ -667,14 +662,6 @@ impl DeviceTimeline {
     pub fn reliable_idle_ns(&self) -> i64 {
         let gaps = self.gaps.iter().map(|gap| gap.reliable_ns);
         gaps.fold(0, i64::saturating_add)
-    }
-
-    /// Returns the busy share of the device's analyzed time, 0 to 1.
-    pub fn busy_share(&self) -> f64 {
-        match self.analysed_ns() {
-            ..=0 => 0.0,
-            analysed => self.busy_ns as f64 / analysed as f64,
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::layers::LayerTable;
 use super::model::{LayerId, OpCall, OpCallId, ScopeId, StepId};
 use super::scope_query::{LayerName, OpCallDraft, Placement};
 use crate::handle;
-use crate::profile::{CallId, CaptureId, SerialNumber, StrId, Strings};
+use crate::profile::{CallId, CaptureId, StrId, Strings};
 
 /// The operator calls so far.
 #[derive(Debug)]
@@ -150,7 +150,6 @@ impl<'t> OpCallTable<'t> {
             direction: placement.direction,
             recomputed: placement.recomputed,
             layer: placement.layer,
-            seq: draft.seq.and_then(SerialNumber::new),
             forward,
             step: None,
         });

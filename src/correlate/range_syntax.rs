@@ -387,21 +387,13 @@ pub(super) fn autograd(text: &str) -> Option<AutogradName<'_>> {
         .trim_end_matches('s')
         .strip_suffix("Backward");
     let certain = inner.is_some() || special;
-    match base {
-        Some(base) if !base.is_empty() => Some(AutogradName {
-            name,
-            base,
-            certain,
-            own: false,
-        }),
-        _ if certain => Some(AutogradName {
-            name,
-            base: name,
-            certain,
-            own: false,
-        }),
-        _ => None,
-    }
+    let base = base.filter(|base| !base.is_empty());
+    Some(AutogradName {
+        name,
+        base: base.or(certain.then_some(name))?,
+        certain,
+        own: false,
+    })
 }
 
 /// The function of a node written in C++: `Lookup` of `torch::autograd::CppNode<fbgemm::Lookup>`.

@@ -82,7 +82,6 @@ pub(crate) struct OpCallDraft<'p> {
     pub named: &'p NamedOp,
     pub args: Option<ArgsId>,
     pub placement: Placement<LayerName>,
-    pub seq: Option<u64>,
     /// The forward operator of a backward call.
     pub forward: Option<ScopeId>,
 }
@@ -116,7 +115,6 @@ impl<'p> ScopeQuery<'_, 'p> {
             named,
             args,
             placement: self.placement(point, Some(named)),
-            seq: self.seq_of(&context, node),
             forward: node
                 .and_then(|node| self.forward_operator(node))
                 .map(|(forward, _)| forward),
@@ -190,15 +188,6 @@ impl<'p> ScopeQuery<'_, 'p> {
         let pair =
             is(inner, |op| op.module == "nccl") && is(outer, |op| op.name == "record_param_comms");
         self.tree.arguments.of(recorded.args.filter(|_| pair)).args
-    }
-
-    /// An autograd node's number says which forward call it belongs to; what runs inside it has
-    /// none that means anything.
-    fn seq_of(&self, context: &ScopeContext, node: Option<ScopeId>) -> Option<u64> {
-        match node {
-            Some(node) => self.tree.node_seq(node),
-            None => self.tree.range(context.seq?)?.1.seq.map(SerialNumber::get),
-        }
     }
 
     /// Layer, direction and source line of work at a point.

@@ -66,7 +66,6 @@ pub(crate) fn group(inputs: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec<
     let mut sites: Vec<Site> = Vec::new();
     let mut by_key: FxHashMap<SiteKey, SiteId> = FxHashMap::default();
     let mut site_of_call: Vec<Option<SiteId>> = vec![None; inputs.calls.len()];
-    let mut kernels_of_call: Vec<u32> = vec![0; inputs.calls.len()];
     let mut rows = KernelRows::default();
     let partners = inputs.partners();
     let mut messages: Vec<SiteMessages> = Vec::new();
@@ -92,14 +91,8 @@ pub(crate) fn group(inputs: &SiteInputs<'_>, links: &[Link]) -> (Vec<Site>, Vec<
             Some(site)
         });
         *found = site;
-        let order = call
-            .and_then(|c| kernels_of_call.get_mut(c))
-            .map_or(0, |count| {
-                *count = count.saturating_add(1);
-                *count - 1
-            });
         if let Some((id, site)) = site.and_then(|s| Some((s, sites.get_mut(s.idx())?))) {
-            inputs.add_kernel(site, id, kernel, order, &mut rows);
+            inputs.add_kernel(site, id, kernel, &mut rows);
             if let Some(messages) = messages.get_mut(id.idx()) {
                 messages.add(inputs, inputs.message(kernel, link));
             }
@@ -244,14 +237,7 @@ impl SiteInputs<'_> {
         }
     }
 
-    fn add_kernel(
-        &self,
-        site: &mut Site,
-        id: SiteId,
-        kernel: KernelId,
-        order: u32,
-        rows: &mut KernelRows,
-    ) {
+    fn add_kernel(&self, site: &mut Site, id: SiteId, kernel: KernelId, rows: &mut KernelRows) {
         let Some(row) = self.profile.kernels.get(kernel.idx()) else {
             return;
         };
@@ -269,7 +255,6 @@ impl SiteInputs<'_> {
                 exposed_ns: 0,
                 min_ns: i64::MAX,
                 max_ns: 0,
-                order,
             });
             rows.add(id, row, site.kernels.len() - 1)
         });

@@ -248,9 +248,8 @@ impl Builder {
         let copies = profile.copies.iter_mut().map(|c| &mut c.device);
         let sets = profile.sets.iter_mut().map(|s| &mut s.device);
         let graphs = profile.graphs.iter_mut().map(|g| &mut g.device);
-        let events = profile.events.iter_mut().filter_map(|e| e.device.as_mut());
         let work = kernels.chain(copies).chain(sets).chain(graphs);
-        work.chain(events).for_each(rename);
+        work.for_each(rename);
     }
 }
 
@@ -285,7 +284,6 @@ fn leave_out_gpus(profile: &mut Profile) {
     profile.copies.retain(|c| stays(c.device));
     profile.sets.retain(|s| stays(s.device));
     profile.graphs.retain(|g| stays(g.device));
-    profile.events.retain(|e| e.device.is_none_or(stays));
     let left_out = kernels - profile.kernels.len();
     profile.note(
         "gpus_left_out",

@@ -228,13 +228,13 @@ impl Db {
         Ok(Some(missing.collect()))
     }
 
-    /// Rows of a small table whose second column is text (bytes that are not UTF-8 are replaced). Empty
-    /// if the table does not exist or lacks a column.
+    /// Rows of a small table whose second column is text (bytes that are not UTF-8 are replaced). Numbers in the first
+    /// column are returned as text. Empty if the table does not exist or lacks a column.
     pub(super) fn pairs(
         &self,
         table: &str,
         columns: [&str; 2],
-    ) -> Result<Vec<(Cell, String)>, ReadError> {
+    ) -> Result<Vec<(String, String)>, ReadError> {
         let Some(table) = self.table(table)? else {
             return Ok(Vec::new());
         };
@@ -248,15 +248,15 @@ impl Db {
             quote(columns[1]),
             quote(&table.name)
         );
-        let run = || -> rusqlite::Result<Vec<(Cell, String)>> {
+        let run = || -> rusqlite::Result<Vec<(String, String)>> {
             let mut statement = self.conn.prepare(&sql)?;
             let mut rows = statement.query([])?;
             let mut out = Vec::new();
             while let Some(row) = rows.next()? {
                 let key = row.get_ref(0)?;
                 if let Some(value) = text(row.get_ref(1)?) {
-                    let number = || Cell::Int(int(key).unwrap_or(i64::MIN));
-                    out.push((text(key).map_or_else(number, Cell::Text), value));
+                    let number = || int(key).map(|number| number.to_string());
+                    out.push((text(key).or_else(number).unwrap_or_default(), value));
                 }
             }
             Ok(out)
@@ -388,13 +388,6 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, ReadError> {
         }
     }
     Ok(db.conn)
-}
-
-/// A key of a small table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cell {
-    Int(i64),
-    Text(String),
 }
 
 impl Table {

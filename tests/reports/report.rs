@@ -223,7 +223,6 @@ impl Sample {
                 exposed_ns: time_ns,
                 min_ns: time_ns / 24,
                 max_ns: time_ns / 24,
-                order: 0,
             }],
             source_line: Some("/home/alice/net.py:42".into()),
             first: KernelId(0),

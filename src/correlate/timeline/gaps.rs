@@ -4,6 +4,7 @@
 //! launched the work after the gap is considered, because other threads and processes did not delay it.
 
 use std::cell::Cell;
+use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -164,8 +165,15 @@ struct ThreadActivity {
     first_launches: Intervals,
 }
 
-/// Intervals of one kind, per thread, before they are merged.
-type Collected = FxHashMap<ThreadId, Vec<(Span, Option<CallId>)>>;
+/// Intervals of one kind, each with the call it came from, by thread or process, before they are merged.
+type Collected<K = ThreadId> = FxHashMap<K, Vec<(Span, Option<CallId>)>>;
+
+fn merged<K: Eq + Hash>(collected: Collected<K>) -> FxHashMap<K, Intervals> {
+    let collected = collected.into_iter();
+    collected
+        .map(|(key, spans)| (key, Intervals::merged(spans)))
+        .collect()
+}
 
 /// The host side of the capture, indexed for queries about gaps.
 #[derive(Debug)]
@@ -225,10 +233,7 @@ impl<'a> HostActivity<'a> {
             threads: threads(profile, kinds),
             of_process,
             launching: launches.map(|call| call.thread).collect(),
-            syncs: loose
-                .into_iter()
-                .map(|(process, spans)| (process, Intervals::merged(spans)))
-                .collect(),
+            syncs: merged(loose),
             overheads: overheads(profile),
             calls,
             slow,
@@ -717,8 +722,8 @@ fn collect_syncs(
     profile: &Profile,
     calls: &CorrelationMap<CallId>,
     syncs: &mut Collected,
-) -> FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> {
-    let mut loose: FxHashMap<ProcessId, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
+) -> Collected<ProcessId> {
+    let mut loose: Collected<ProcessId> = FxHashMap::default();
     for sync in &profile.syncs {
         if !matches!(
             sync.kind,
@@ -781,7 +786,7 @@ pub(crate) fn is_profilers_own(name: &str) -> bool {
 }
 
 fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Intervals> {
-    let mut spans: FxHashMap<Option<ProcessId>, Vec<(Span, Option<CallId>)>> = FxHashMap::default();
+    let mut spans: Collected<Option<ProcessId>> = FxHashMap::default();
     for overhead in &profile.overheads {
         if !is_profilers_own(profile.text(overhead.name)) {
             continue;
@@ -790,8 +795,5 @@ fn overheads(profile: &Profile) -> FxHashMap<Option<ProcessId>, Intervals> {
         let spans = spans.entry(process).or_default();
         spans.push((overhead.span, None));
     }
-    spans
-        .into_iter()
-        .map(|(process, spans)| (process, Intervals::merged(spans)))
-        .collect()
+    merged(spans)
 }

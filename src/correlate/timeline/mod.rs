@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 use super::model::{
     DeviceTimeline, ExcludedTime, ExcludedWork, Exclusion, Gap, GapCause, SetUp, Timeline, Window,
 };
-use crate::profile::{CallId, DeviceId, ProcessId, Profile, SerialNumber, Span};
+use crate::profile::{CallId, DeviceId, ProcessId, Profile, Span};
 
 mod gaps;
 mod window_end;
 mod work;
 pub(crate) use gaps::{HOST_BUSY_NS, is_profilers_own};
 pub(crate) use work::TimelineInputs;
-use work::{WorkItem, WorkKind, is_pageable};
+use work::{OtherWork, WorkItem, WorkKind, is_pageable};
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::print_stderr)]
 mod real_profile_tests;
@@ -245,9 +245,6 @@ fn excluded_intervals(inputs: &TimelineInputs<'_>) -> gaps::Intervals {
     let spans = inputs.excluded.iter().map(|e| (e.span, None));
     gaps::Intervals::merged(spans.collect())
 }
-
-/// A row of GPU work other than a kernel.
-type OtherWork = (ProcessId, DeviceId, Option<SerialNumber>, Span);
 
 /// Per row: whether it was launched in time that is analyzed.
 fn counted(

@@ -263,9 +263,7 @@ fn graph_traces_are_busy_time() {
             span: span(start, end),
             device: DeviceId(0),
             process: ProcessId(0),
-            stream: 7,
             correlation: None,
-            graph: 1,
         });
     }
     let times = b.times();

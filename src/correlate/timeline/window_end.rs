@@ -1,7 +1,7 @@
 //! The end of the analyzed time in a capture without steps.
 
 use super::gaps::{HOST_BUSY_NS, HostActivity};
-use super::work::TimelineInputs;
+use super::work::{OtherWork, TimelineInputs};
 use crate::correlate::model::Window;
 use crate::profile::{DeviceId, Profile, Span};
 
@@ -15,19 +15,19 @@ pub(super) fn leave_out_what_follows(
     host: &HostActivity<'_>,
     (ends, window): (Vec<Option<LastWork>>, &mut Window),
 ) -> u64 {
-    let mut later: Vec<(DeviceId, Span, bool, usize)> = Vec::new();
     let last = |device: DeviceId| ends.get(device.idx()).copied().flatten();
-    let mut add = |device: DeviceId, span: Span, is_copy: bool, row: usize| {
-        if last(device).is_some_and(|last| span.start > last.work.end) {
-            later.push((device, span, is_copy, row));
-        }
-    };
-    for (row, (copy, _)) in counted_rows(&profile.copies, &window.copies) {
-        add(copy.device, copy.span, true, row);
-    }
-    for (row, (set, _)) in counted_rows(&profile.sets, &window.sets) {
-        add(set.device, set.span, false, row);
-    }
+    let follows =
+        |device: DeviceId, span: Span| last(device).is_some_and(|last| span.start > last.work.end);
+    let copies = profile.copies.iter();
+    let copies = copies.map(|c| (c.process, c.device, c.correlation, c.span));
+    let sets = profile.sets.iter();
+    let sets = sets.map(|s| (s.process, s.device, s.correlation, s.span));
+    let copies = copies.zip(&mut window.copies).map(|row| (true, row));
+    let sets = sets.zip(&mut window.sets).map(|row| (false, row));
+    let mut later: Vec<(bool, (OtherWork, &mut bool))> = copies
+        .chain(sets)
+        .filter(|(_, ((_, device, _, span), counted))| **counted && follows(*device, *span))
+        .collect();
     if later.is_empty() {
         return 0;
     }
@@ -39,22 +39,15 @@ pub(super) fn leave_out_what_follows(
         launches.any(|last| span.contains(last.launch))
     };
     let inside_until = ranges.filter(around).map(|span| span.end).max();
-    later.sort_by_key(|(device, span, is_copy, row)| {
-        (*device, span.start, span.end, *is_copy, *row)
-    });
+    later.sort_by_key(|(is_copy, ((_, device, _, span), _))| (*device, *span, *is_copy));
     let mut left_out = 0;
     let mut current: Option<(DeviceId, i64, bool)> = None;
-    for (device, span, is_copy, row) in later {
+    for (is_copy, ((process, device, correlation, span), counted)) in later {
         let (end, over) = match current {
             Some((of, end, over)) if of == device => (end, over),
             _ => (last(device).map_or(i64::MIN, |last| last.work.end), false),
         };
-        let (process, correlation) = match is_copy {
-            true => profile.copies.get(row).map(|c| (c.process, c.correlation)),
-            false => profile.sets.get(row).map(|s| (s.process, s.correlation)),
-        }
-        .unzip();
-        let call = process.and_then(|process| host.call(process, correlation.flatten()));
+        let call = host.call(process, correlation);
         let launch = call.map_or(span.start, |call| call.span.start);
         let belongs = inside_until.is_some_and(|until| launch < until);
         let pause = HOST_BUSY_NS.max(last(device).map_or(0, |last| last.work.ns() / LONG_PAUSE));
@@ -63,25 +56,10 @@ pub(super) fn leave_out_what_follows(
         if belongs || at_once {
             continue;
         }
-        let counted = match is_copy {
-            true => window.copies.get_mut(row),
-            false => window.sets.get_mut(row),
-        };
-        if let Some(counted) = counted {
-            *counted = false;
-        }
+        *counted = false;
         left_out += u64::from(is_copy);
     }
     left_out
-}
-
-/// The rows that are counted, with their place.
-fn counted_rows<'a, T>(
-    rows: &'a [T],
-    counted: &'a [bool],
-) -> impl Iterator<Item = (usize, (&'a T, &'a bool))> {
-    let rows = rows.iter().zip(counted).enumerate();
-    rows.filter(|(_, (_, counted))| **counted)
 }
 
 /// The kernels and graphs of a device.
@@ -124,7 +102,8 @@ pub(super) fn last_work(
     for ((kernel, launch), _) in kernels.filter(|(_, inside)| **inside) {
         add(kernel.device, kernel.span, launch);
     }
-    for (_, (graph, _)) in counted_rows(&profile.graphs, graphs) {
+    let graphs = profile.graphs.iter().zip(graphs);
+    for (graph, _) in graphs.filter(|(_, counted)| **counted) {
         add(graph.device, graph.span, graph.span.start);
     }
     last

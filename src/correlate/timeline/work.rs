@@ -1,7 +1,9 @@
 //! What the timeline is made of: the work of a device, and what is known of the host.
 
 use crate::correlate::model::ExcludedTime;
-use crate::profile::{CallId, MemoryCopy, MemoryKind, RangeId, Span};
+use crate::profile::{
+    CallId, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeId, SerialNumber, Span,
+};
 
 /// What the timeline needs to know of the host.
 #[derive(Debug)]
@@ -29,6 +31,9 @@ pub(crate) struct TimelineInputs<'a> {
 pub(super) fn is_pageable(copy: &MemoryCopy) -> bool {
     copy.src == MemoryKind::Pageable || copy.dst == MemoryKind::Pageable
 }
+
+/// A row of GPU work other than a kernel.
+pub(super) type OtherWork = (ProcessId, DeviceId, Option<SerialNumber>, Span);
 
 /// What kind of work an item of the sweep is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

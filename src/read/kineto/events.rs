@@ -692,16 +692,14 @@ impl Rows {
         if self.at_call.is_empty() {
             return;
         }
-        for index in 0..self.builder.profile.kernels.len() {
-            let Some(kernel) = self.builder.profile.kernels.get(index).copied() else {
-                return;
-            };
+        let mut kernels = std::mem::take(&mut self.builder.profile.kernels);
+        for kernel in &mut kernels {
             // The kernels of a graph share the id of its launch.
             let noted = kernel.correlation.map(|id| (kernel.process, id));
             let Some(noted) = noted.and_then(|key| self.at_call.get(&key)) else {
                 continue;
             };
-            let mut config = self.builder.profile.config(&kernel);
+            let mut config = self.builder.profile.config(kernel);
             if config.grid == [0; 3] {
                 config.grid = noted.grid;
                 config.block = noted.block;
@@ -712,11 +710,9 @@ impl Rows {
                     *blocks = blocks.div_ceil(threads.max(1));
                 }
             }
-            let config = self.builder.config(config);
-            if let Some(kernel) = self.builder.profile.kernels.get_mut(index) {
-                kernel.config = config;
-            }
+            kernel.config = self.builder.config(config);
         }
+        self.builder.profile.kernels = kernels;
     }
 }
 

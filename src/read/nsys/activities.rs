@@ -1,15 +1,15 @@
-//! Copies, memsets, whole-graph records, synchronizations, CUDA events and profiler overhead.
+//! Copies, memsets, whole-graph records, synchronizations and profiler overhead.
 
 use super::devices::Gpus;
 use super::enums::{self, Enumeration};
 use super::graph_nodes::GraphNodes;
 use super::{Pids, process_key};
 use crate::profile::{
-    CaptureId, CopyKind, CudaEvent, DeviceId, GraphTrace, MemoryKind, Overhead, ProcessId,
-    SerialNumber, Span, SyncKind,
+    CaptureId, CopyKind, DeviceId, GraphTrace, MemoryKind, Overhead, ProcessId, SerialNumber, Span,
+    SyncKind,
 };
 use crate::read::builder::{Builder, Owners};
-use crate::read::cupti::{self, Cupti, GpuRecord, correlation, count32};
+use crate::read::cupti::{self, Cupti, GpuRecord};
 use crate::read::integer_rows::for_each_row;
 use crate::read::names::{PartName, PartNames, StringTable};
 use crate::read::reader::{Progress, ReadError};
@@ -20,7 +20,6 @@ pub(super) const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
 const SETS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
 const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 pub(super) const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
-const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 
 /// Adds all of them except the overheads to the profile.
 pub(super) fn add(
@@ -32,8 +31,7 @@ pub(super) fn add(
     cupti::copies(db, &[COPIES], records, builder, progress)?;
     cupti::sets(db, SETS, records, builder, progress)?;
     graphs(db, records, builder, progress)?;
-    cupti::syncs(db, SYNCS, records, builder, progress)?;
-    events(db, records, builder, progress)
+    cupti::syncs(db, SYNCS, records, builder, progress)
 }
 
 /// The context needed to interpret the records of an export.
@@ -112,14 +110,13 @@ impl Cupti for NsysRecords<'_> {
     }
 }
 
-const GRAPH_COLUMNS: [&str; 7] = [
+const GRAPH_COLUMNS: [&str; 6] = [
     "start",
     "end",
     "deviceId=0",
     "globalPid",
     "streamId",
     "correlationId",
-    "graphId|graphExecId",
 ];
 
 fn graphs(
@@ -130,47 +127,16 @@ fn graphs(
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
     for_each_row(db, GRAPHS, GRAPH_COLUMNS, progress, |row| {
-        let [common @ .., graph] = row;
-        let Some(common) = GpuRecord::read(common, &mut skipped, records, builder) else {
-            return;
-        };
-        let trace = GraphTrace {
-            span: common.span,
-            device: common.device,
-            process: common.process,
-            stream: common.stream,
-            correlation: common.correlation,
-            graph: graph.map_or(0, i64::cast_unsigned),
-        };
-        builder.profile.graphs.push(trace);
+        if let Some(common) = GpuRecord::read(row, &mut skipped, records, builder) {
+            builder.profile.graphs.push(GraphTrace {
+                span: common.span,
+                device: common.device,
+                process: common.process,
+                correlation: common.correlation,
+            });
+        }
     })?;
     skipped.note(&mut builder.profile, "CUDA graph", "device", "id");
-    Ok(())
-}
-
-const EVENT_COLUMNS: [&str; 3] = ["deviceId", "globalPid", "correlationId"];
-
-fn events(
-    db: &Db,
-    records: &mut NsysRecords<'_>,
-    builder: &mut Builder,
-    progress: &dyn Progress,
-) -> Result<(), ReadError> {
-    for_each_row(
-        db,
-        EVENTS,
-        EVENT_COLUMNS,
-        progress,
-        |[ordinal, process, id]| {
-            let correlation = correlation(id);
-            let event = CudaEvent {
-                device: count32(ordinal).map(|o| records.device(builder, process, o)),
-                process: records.process(builder, process, correlation),
-                correlation,
-            };
-            builder.profile.events.push(event);
-        },
-    )?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::profile::{CopyKind, MemoryKind, OffCpuState, RangeKind, SyncKind};
 use crate::read::cupti;
 use crate::read::reader::ReadError;
-use crate::read::sqlite::{Cell, Db};
+use crate::read::sqlite::Db;
 
 /// The values of an enumeration by their numbers.
 #[derive(Debug, Clone)]
@@ -29,10 +29,8 @@ impl<T: Copy> Enumeration<T> {
         if rows.is_empty() {
             return Ok(Enumeration(fallback.iter().copied().collect()));
         }
-        let known = rows.into_iter().filter_map(|(id, name)| match id {
-            Cell::Int(id) => Some((id, parse(&name)?)),
-            Cell::Text(_) => None,
-        });
+        let known = rows.into_iter();
+        let known = known.filter_map(|(id, name)| Some((id.parse().ok()?, parse(&name)?)));
         Ok(Enumeration(known.collect()))
     }
 }

@@ -14,7 +14,7 @@ use super::integer_rows;
 use super::names::StringTable;
 use super::pruning::Pruning;
 use super::reader::{Input, NoProgress, Progress, ReadError, Reader};
-use super::sqlite::{Cell, Db};
+use super::sqlite::Db;
 use crate::base::units;
 use crate::profile::{Container, Format, ProcessId, Profile, RangeArgs, Switch, ThreadId};
 
@@ -142,12 +142,9 @@ impl Reader for Nsys {
 /// The environment variables that change performance, if the export lists them by name.
 fn switches(db: &Db) -> Result<Vec<Switch>, ReadError> {
     let rows = db.pairs("TARGET_INFO_SYSTEM_ENV", ["name", "value"])?;
-    let mut switches: Vec<Switch> = (rows.iter())
-        .filter_map(|(name, value)| match name {
-            Cell::Text(name) => Switch::of(name, value),
-            _ => None,
-        })
-        .collect();
+    let switches = rows.iter();
+    let switches = switches.filter_map(|(name, value)| Switch::of(name, value));
+    let mut switches: Vec<Switch> = switches.collect();
     switches.sort_by(|a, b| a.name.cmp(&b.name));
     switches.dedup();
     Ok(switches)
@@ -206,7 +203,7 @@ fn read_versions(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     rows.extend(db.pairs("EXPORT_META_DATA", ["name", "value"])?);
     let find = |name: &str| {
         rows.iter()
-            .find(|(key, _)| *key == Cell::Text(name.to_owned()))
+            .find(|(key, _)| key == name)
             .map(|(_, value)| value.chars().take(40).collect::<String>())
     };
     profile.tool_version = find("EXPORT_PRODUCT_VERSION");
@@ -242,10 +239,8 @@ fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
 
 fn recorded_on_windows(db: &Db) -> Result<bool, ReadError> {
     let settings = db.pairs("META_DATA_CAPTURE", ["name", "value"])?;
-    let target = |(name, value): &(Cell, String)| {
-        *name == Cell::Text("DEVICE_TYPE".to_owned()) && value == "Windows"
-    };
-    Ok(settings.iter().any(target))
+    let mut settings = settings.iter();
+    Ok(settings.any(|(name, value)| name == "DEVICE_TYPE" && value == "Windows"))
 }
 
 /// Whether the capture settings list environment variables. Reads only names of settings.

@@ -1,6 +1,4 @@
-//! GPUs and contexts of an nvprof database.
-
-use rustc_hash::FxHashMap;
+//! GPUs of an nvprof database.
 
 use crate::profile::Device;
 use crate::read::builder::{Builder, DeviceKey};
@@ -10,11 +8,9 @@ use crate::read::names::StringTable;
 use crate::read::reader::{Progress, ReadError};
 use crate::read::sqlite::Db;
 
-/// The GPUs and contexts of a file.
+/// The GPUs of a file.
 pub(super) struct Devices {
     rows: Vec<[Option<i64>; 13]>,
-    /// Context to device.
-    contexts: FxHashMap<i64, u32>,
 }
 
 const DEVICE_COLUMNS: [&str; 13] = [
@@ -32,33 +28,20 @@ const DEVICE_COLUMNS: [&str; 13] = [
     "maxRegistersPerMultiprocessor",
     "maxSharedMemoryPerMultiprocessor",
 ];
-const CONTEXT_COLUMNS: [&str; 2] = ["contextId", "deviceId"];
 
 impl Devices {
     pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Devices, ReadError> {
         let rows = integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_DEVICE", DEVICE_COLUMNS, progress)?;
-        let contexts =
-            integer_rows::rows(db, "CUPTI_ACTIVITY_KIND_CONTEXT", CONTEXT_COLUMNS, progress)?;
+        let listed = rows.into_iter();
+        let listed = listed.filter(|[_, _, sms, ..]| !sms.is_some_and(|sms| sms <= 0));
         Ok(Devices {
-            rows: rows
-                .into_iter()
-                .filter(|[_, _, sms, ..]| !sms.is_some_and(|sms| sms <= 0))
-                .collect(),
-            contexts: contexts
-                .into_iter()
-                .filter_map(|[context, device]| Some((context?, count32(device)?)))
-                .collect(),
+            rows: listed.collect(),
         })
     }
 
     /// Ids of `StringTable`.
     pub(super) fn names(&self) -> impl Iterator<Item = i64> {
         self.rows.iter().filter_map(|[_, name, ..]| *name)
-    }
-
-    /// The ordinal of the GPU of a context.
-    pub(super) fn of_context(&self, context: Option<i64>) -> Option<u32> {
-        self.contexts.get(&context?).copied()
     }
 
     /// Counts the listed GPUs. If nothing ran on any of them, they become the devices of the profile.

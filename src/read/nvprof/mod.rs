@@ -18,8 +18,8 @@ use super::reader::{Input, Progress, ReadError, Reader};
 use super::skipped_rows::SkippedRows;
 use super::sqlite::{Cells, Db, Sink};
 use crate::profile::{
-    ApiCall, ApiClass, CaptureId, Container, CopyKind, CudaEvent, DeviceId, Format, Kernel,
-    MemoryKind, Overhead, ProcessId, Profile, RangeArgs, SerialNumber, SyncKind,
+    ApiCall, ApiClass, CaptureId, Container, CopyKind, DeviceId, Format, Kernel, MemoryKind,
+    Overhead, ProcessId, Profile, RangeArgs, SerialNumber, SyncKind,
 };
 
 mod cbid;
@@ -96,7 +96,6 @@ impl Reader for Nvprof {
         cupti::copies(&db, &COPIES, &mut records, &mut builder, progress)?;
         cupti::sets(&db, SETS, &mut records, &mut builder, progress)?;
         cupti::syncs(&db, SYNCS, &mut records, &mut builder, progress)?;
-        events(&db, &devices, &mut records, &mut builder, progress)?;
         overheads(&db, &mut builder, progress)?;
         markers.add(&strings, &mut builder);
         devices.add_idle(&mut builder);
@@ -307,29 +306,6 @@ impl Cupti for NvprofRecords {
             .find(|(known, _)| Some(*known) == number)
             .map_or(SyncKind::Unknown, |(_, kind)| *kind)
     }
-}
-
-const EVENT_COLUMNS: [&str; 2] = ["contextId", "correlationId"];
-
-fn events(
-    db: &Db,
-    devices: &devices::Devices,
-    records: &mut NvprofRecords,
-    builder: &mut Builder,
-    progress: &dyn Progress,
-) -> Result<(), ReadError> {
-    let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
-    for [context, id] in integer_rows::rows(db, table, EVENT_COLUMNS, progress)? {
-        let correlation = correlation(id);
-        let device = devices.of_context(context);
-        let event = CudaEvent {
-            device: device.map(|d| builder.device(DeviceKey::Ordinal(d))),
-            process: records.process(builder, None, correlation),
-            correlation,
-        };
-        builder.profile.events.push(event);
-    }
-    Ok(())
 }
 
 /// Time spent by the profiler.

@@ -160,8 +160,9 @@ fn kernels_are_attributed_by_nesting() {
     let run = run(p);
     let forward = &run.op_calls[run.links[0].op.unwrap().idx()];
     assert_eq!(run.op_name(forward).unwrap().display(), "aten::addmm");
+    let seq = run.profile.ranges[forward.range.idx()].seq;
     assert_eq!(
-        (forward.direction, forward.seq),
+        (forward.direction, seq),
         (Direction::Fprop, SerialNumber::new(11))
     );
     let tensors: Vec<_> = run.args[forward.args.unwrap().idx()].tensors().collect();

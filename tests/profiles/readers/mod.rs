@@ -444,10 +444,7 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
         ),
     );
     let p = open(&built.path).unwrap();
-    assert_eq!(
-        (p.kernels.len(), p.graphs.len(), p.graphs[0].graph),
-        (0, 1, 4)
-    );
+    assert_eq!((p.kernels.len(), p.graphs.len()), (0, 1));
     assert!(!p.recorded.kernels);
     assert!(p.recorded.environment);
     assert_eq!(text(&p, p.overheads[0].name), "CUPTI Buffer flush");
@@ -581,10 +578,6 @@ fn nvprof_database() -> Built {
                  computeCapabilityMajor INT, computeCapabilityMinor INT,
                  globalMemoryBandwidth INT, coreClockRate INT);
              INSERT INTO CUPTI_ACTIVITY_KIND_DEVICE VALUES (0, 2, 80, 7, 0, 898048000, 1530000);
-             CREATE TABLE CUPTI_ACTIVITY_KIND_CONTEXT (contextId INT, deviceId INT);
-             INSERT INTO CUPTI_ACTIVITY_KIND_CONTEXT VALUES (1, 0);
-             CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT (correlationId INT, contextId INT);
-             INSERT INTO CUPTI_ACTIVITY_KIND_CUDA_EVENT VALUES (15, 1);
              CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (overheadKind INT, objectKind INT,
                  objectId BLOB, start INT, end INT);
              INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (65536, 2, {at}, 1, 2),
@@ -628,7 +621,6 @@ fn nvprof_database_is_read_completely() {
         (CopyKind::HtoD, MemoryKind::Pageable)
     );
     assert_eq!(p.syncs[0].kind, SyncKind::Stream);
-    assert_eq!(p.events[0].device, Some(p.kernels[0].device));
     assert_eq!(p.overheads[0].thread, Some(p.calls[0].thread));
     assert_eq!(p.overheads[1].thread, None);
     let device = &p.devices[0];
