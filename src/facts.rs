@@ -12,6 +12,7 @@ use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
 
+mod call_operators;
 mod chain;
 mod closed_sets;
 mod collectives;

@@ -111,7 +111,7 @@ const SHORT: f64 = 0.01;
 pub(super) fn limit_starts(
     timeline: &mut Timeline,
     profile: &Profile,
-    launches: &[Option<CallId>],
+    (launches, work_calls): (&[Option<CallId>], &CorrelationMap<CallId>),
     steps: &[Step],
 ) {
     let mut later: Vec<Span> = steps.iter().filter(|s| !s.warmup).map(|s| s.span).collect();
@@ -127,7 +127,7 @@ pub(super) fn limit_starts(
     if !timeline.devices.iter().any(is_long) {
         return;
     }
-    let first = first_works(profile, launches, &later);
+    let first = first_works(profile, launches, work_calls, &later);
     for device in timeline.devices.iter_mut().filter(|d| is_long(d)) {
         let mut idle: Vec<i64> = (0..)
             .zip(&later)
@@ -163,6 +163,7 @@ fn idle_within(device: &DeviceTimeline, span: Span) -> i64 {
 fn first_works(
     profile: &Profile,
     launches: &[Option<CallId>],
+    work_calls: &CorrelationMap<CallId>,
     steps: &[Span],
 ) -> FxHashMap<(DeviceId, usize), i64> {
     let mut first: FxHashMap<(DeviceId, usize), i64> = FxHashMap::default();
@@ -175,10 +176,8 @@ fn first_works(
     for (kernel, launched) in profile.kernels.iter().zip(launch_times(profile, launches)) {
         add(kernel.device, launched, kernel.span.start);
     }
-    let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
-    let calls = CorrelationMap::first_calls(profile, copies);
     for copy in &profile.copies {
-        let call = calls.get(copy.process, copy.correlation);
+        let call = work_calls.get(copy.process, copy.correlation);
         if let Some(call) = call.and_then(|id| profile.calls.get(id.idx())) {
             add(copy.device, call.span.start, copy.span.start);
         }

@@ -22,6 +22,15 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     profile.kernels.par_iter().map(launch).collect()
 }
 
+/// The calls of all GPU work except kernels, and those of synchronizations.
+pub(crate) fn work_calls(profile: &Profile) -> CorrelationMap<CallId> {
+    let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
+    let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
+    let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
+    let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
+    CorrelationMap::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
+}
+
 /// Sort key of the rows of one id; the smallest row is used. Launches precede other calls, a runtime
 /// row precedes the driver row of the same launch, and otherwise file order decides.
 fn rank(profile: &Profile, call: &ApiCall) -> (bool, bool) {

@@ -100,8 +100,11 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     host_samples::place_python_samples(&mut profile, &classes);
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
-    let (launches, texts) = rayon::join(
-        || launches::launches(&profile),
+    let ((launches, work_calls), texts) = rayon::join(
+        || {
+            let launches = launches::launches(&profile);
+            (launches, launches::work_calls(&profile))
+        },
         || {
             let said = RangeTexts::by_ranges(&profile);
             let texts = RangeInfos::read(&profile, &said, vocabulary, &mut arguments, &mut labels);
@@ -124,6 +127,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         || {
             let inputs = TimelineInputs {
                 launches: &launches,
+                work_calls: &work_calls,
                 data_loading: &marked.data_loading,
                 compiling: &marked.compiling,
                 first_calls: &marked.first_calls,
@@ -192,7 +196,8 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             let unreliable = profiler_overhead::is_unreliable(&timeline);
             let unreliable_idle = overhead.filter(|_| unreliable).map(HostOverhead::reason);
             // What no recording explains does not make the rest less reliable.
-            idle_limits::limit_starts(&mut timeline, &profile, &launches, &steps.steps);
+            let calls = (launches.as_slice(), &work_calls);
+            idle_limits::limit_starts(&mut timeline, &profile, calls, &steps.steps);
             let (host, (of_gpu, activities)) = rayon::join(
                 || HostTime::of(&profile, &timeline, &loads, classes),
                 || {
@@ -221,7 +226,12 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     for (link, site) in links.iter_mut().zip(site_of) {
         link.site = site;
     }
+    let call = |process, correlation| work_calls.get(process, correlation);
+    let copies = profile.copies.iter();
+    let sets = profile.sets.iter();
     Run {
+        copy_calls: copies.map(|c| call(c.process, c.correlation)).collect(),
+        set_calls: sets.map(|s| call(s.process, s.correlation)).collect(),
         links,
         scopes,
         capture_scopes,

@@ -35,6 +35,10 @@ handle! {
 pub struct Run {
     /// The profile itself.
     pub profile: Profile,
+    /// The call that started each copy, in the order of [`Profile::copies`]: the first with its correlation id.
+    pub copy_calls: Vec<Option<CallId>>,
+    /// The same of each memset, in the order of [`Profile::sets`].
+    pub set_calls: Vec<Option<CallId>>,
     /// What is known of each kernel, in the order of [`Profile::kernels`].
     pub links: Vec<Link>,
     /// The scope tree: ranges that enclose a launch, and those a backward pass refers to, with

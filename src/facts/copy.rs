@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::gap::{EnclosingRanges, operators_around, operators_around_captures};
+use super::call_operators::{CallOperators, EnclosingRanges};
 use super::{Answer, Entry, FactTable, Subject, facts, word};
 use crate::correlate::{GapCause, Run};
-use crate::profile::{
-    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, Span,
-    StrId,
-};
+use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemoryCopy, MemoryKind, Span, StrId};
 
 /// Copies with the same direction, memory kinds and kind of call.
 #[derive(Debug, Clone)]
@@ -73,13 +70,10 @@ impl Subject for Copies {
 }
 
 /// All copies inside the window, grouped, in a fixed order.
-pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
+pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
     let Some(window) = run.window.span.filter(|_| !run.profile.copies.is_empty()) else {
         return Vec::new();
     };
-    let ops = operators(run, calls);
-    let captured = run.profile.copies.iter().filter_map(|copy| copy.captured);
-    let captured = operators_around_captures(run, captured);
     let kernels = kernel_unions(run);
     let mut windows: Vec<Span> = vec![window; run.profile.devices.len()];
     for device in &run.timeline.devices {
@@ -91,16 +85,18 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
     let mut around: FxHashMap<GroupKey, Callers> = FxHashMap::default();
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
-    let copies = run.profile.copies.iter().zip(&run.window.copies);
-    let analyzed = copies.filter(|(_, analyzed)| **analyzed);
-    let mut order: Vec<&MemoryCopy> = analyzed.map(|(copy, _)| copy).collect();
-    order.sort_by_key(|copy| (copy.span.start, copy.span.end));
-    for copy in order {
+    let copies = run.profile.copies.iter().zip(&run.copy_calls);
+    let analyzed = copies
+        .zip(&run.window.copies)
+        .filter(|(_, analyzed)| **analyzed);
+    let mut order: Vec<(&MemoryCopy, Option<CallId>)> =
+        analyzed.map(|((copy, call), _)| (copy, *call)).collect();
+    order.sort_by_key(|(copy, _)| (copy.span.start, copy.span.end));
+    for (copy, id) in order {
         let window = windows.get(copy.device.idx()).unwrap_or(&window);
         if copy.span.end <= window.start || copy.span.start >= window.end {
             continue;
         }
-        let id = calls.id_of_copy(copy);
         let call = id.and_then(|id| run.profile.calls.get(id.idx()));
         let sync = call.and_then(|call| match call.class {
             ApiClass::CopySync => Some(true),
@@ -117,10 +113,7 @@ pub(super) fn groups(run: &Run, calls: &CallsBehind) -> Vec<CopyGroup> {
         let exposed = fresh.ns() - busy.map_or(0, |union| covered_ns(union, fresh));
         let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
         let callers = around.entry(key).or_default();
-        let enclosing = match copy.captured {
-            Some(capture) => captured.get(&capture),
-            None => id.and_then(|id| ops.get(&id)),
-        };
+        let enclosing = ops.around_work(copy.captured, id);
         let op = enclosing.map(|ops| ops.outer);
         *callers.ops.entry(op).or_default() += copy.span.ns();
         *callers.apis.entry(call.map(|call| call.name)).or_default() += copy.span.ns();
@@ -215,35 +208,6 @@ pub(super) fn most(times: &FxHashMap<Option<StrId>, i64>) -> Option<StrId> {
     let all: i64 = times.values().fold(0, |sum, ns| sum.saturating_add(*ns));
     let mut names = times.iter().filter(|(_, ns)| **ns > all / 2);
     *names.next()?.0
-}
-
-/// The operators around each copy.
-fn operators(run: &Run, calls: &CallsBehind) -> FxHashMap<CallId, EnclosingRanges> {
-    let copies = run.profile.copies.iter();
-    let mut behind: Vec<CallId> = copies.filter_map(|copy| calls.id_of_copy(copy)).collect();
-    behind.sort_unstable();
-    behind.dedup();
-    operators_around(run, behind)
-}
-
-/// The call behind each copy: the first one with its correlation id in its process.
-#[derive(Debug)]
-pub(super) struct CallsBehind(CorrelationMap<CallId>);
-
-impl CallsBehind {
-    pub(super) fn of(run: &Run) -> CallsBehind {
-        let copies = run.profile.copies.iter();
-        let asked = copies.map(|copy| (copy.process, copy.correlation));
-        CallsBehind(CorrelationMap::first_calls(&run.profile, asked))
-    }
-
-    fn id_of_copy(&self, copy: &MemoryCopy) -> Option<CallId> {
-        self.0.get(copy.process, copy.correlation)
-    }
-
-    pub(super) fn of_copy<'r>(&self, run: &'r Run, copy: &MemoryCopy) -> Option<&'r ApiCall> {
-        run.profile.calls.get(self.id_of_copy(copy)?.idx())
-    }
 }
 
 /// nsys' expert rule ignores synchronous copies of up to 64,000 bytes.

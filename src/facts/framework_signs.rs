@@ -9,14 +9,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::copy::CallsBehind;
 use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
 use super::{Answer, Entry, FactTable, facts};
 use crate::correlate::{Direction, Run, Site, SiteId};
 use crate::cost::{Costed, DecodedName, Family, SiteCost};
-use crate::profile::{MemoryCopy, ProcessId, RangeKind, Span, StrId, ThreadId};
+use crate::profile::{CallId, ProcessId, RangeKind, Span, StrId, ThreadId};
 
 /// The evidence in a range's name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -167,7 +166,7 @@ const MOST_OPTIMIZERS: usize = 64;
 
 impl FrameworkSigns {
     /// Collects all values except those added by [`with_paths`](Self::with_paths).
-    pub(super) fn of(costed: &Costed, signs: &Signs, calls: &CallsBehind) -> FrameworkSigns {
+    pub(super) fn of(costed: &Costed, signs: &Signs) -> FrameworkSigns {
         let mut signs_found = FrameworkSigns {
             recorded: records_framework(&costed.run),
             model_ns: (costed.run.sites.iter().zip(&costed.sites))
@@ -180,7 +179,7 @@ impl FrameworkSigns {
             signs_found.count_ranges(costed, signs);
             signs_found.count_regions(&costed.run, signs);
             signs_found.optimizers = optimizers(&costed.run, signs);
-            signs_found.bucket_copy_ns = copied_in(&costed.run, signs, calls);
+            signs_found.bucket_copy_ns = copied_in(&costed.run, signs);
         }
         signs_found
     }
@@ -293,7 +292,7 @@ fn outermost(mut spans: Vec<Span>) -> u64 {
 }
 
 /// Copy time launched while DDP copied a bucket back. Ranges of that name do not nest within a thread.
-fn copied_in(run: &Run, signs: &Signs, calls: &CallsBehind) -> f64 {
+fn copied_in(run: &Run, signs: &Signs) -> f64 {
     let named = |name: StrId| signs.get(name).has(Sign::BUCKET_COPY);
     if !signs.0.iter().any(|sign| sign.has(Sign::BUCKET_COPY)) {
         return 0.0;
@@ -302,20 +301,19 @@ fn copied_in(run: &Run, signs: &Signs, calls: &CallsBehind) -> f64 {
     for range in run.profile.ranges.iter().filter(|r| named(r.text)) {
         ranges.entry(range.thread).or_default().push(range.span);
     }
-    let inside = |copy: &&MemoryCopy| {
-        let call = calls.of_copy(run, copy)?;
+    let inside = |call: &Option<CallId>| {
+        let call = run.profile.calls.get((*call)?.idx())?;
         let spans = ranges.get(&call.thread)?;
         let after = spans.partition_point(|s| s.start <= call.span.start);
         let span = spans.get(after.checked_sub(1)?)?;
         Some(span.contains(call.span.start))
     };
     let window = run.window.span;
-    run.profile
-        .copies
-        .iter()
-        .filter(|copy| window.is_some_and(|w| w.contains(copy.span.start)))
-        .filter(|copy| inside(copy) == Some(true))
-        .map(|copy| copy.span.ns() as f64)
+    let copies = run.profile.copies.iter().zip(&run.copy_calls);
+    copies
+        .filter(|(copy, _)| window.is_some_and(|w| w.contains(copy.span.start)))
+        .filter(|(_, call)| inside(call) == Some(true))
+        .map(|(copy, _)| copy.span.ns() as f64)
         .sum()
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::call_operators::CallOperators;
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, LongGap, Subject, facts, median};
@@ -15,7 +16,7 @@ use crate::correlate::{
     readable_name,
 };
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, CaptureId, ClassId, KernelId, RangeKind, Span, StrId, ThreadId};
+use crate::profile::{ClassId, KernelId, StrId};
 
 mod copies_behind;
 mod first_shapes;
@@ -183,16 +184,13 @@ struct Blamed {
     class: Option<ClassId>,
 }
 
-/// Operators that read one number, for the program or for another operator.
-const READS: &[&str] = &["item", "local_scalar_dense", "is_nonzero"];
-
 /// What the gaps of a device that are one group have in common.
 type Key = (GapCause, Blamed);
 
 /// All gaps inside the window in groups, by device, cause and operator.
-pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
+pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let run = &costed.run;
-    let (ops, loaders) = rayon::join(|| operators(run), || LoaderRanges::of(run));
+    let loaders = LoaderRanges::of(run);
     let first_shapes = FirstShapes::of(run);
     let copies = CopiesBehind::of(run);
     let mut groups = Vec::new();
@@ -201,7 +199,8 @@ pub(super) fn groups(costed: &Costed) -> Vec<GapGroup> {
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
             let host = run.host.gaps.get(&(row, at));
-            let around = gap.call.and_then(|id| ops.get(&id));
+            let held = gap.call.filter(|_| held_by_a_call(gap.cause));
+            let around = held.and_then(|id| ops.around(id));
             let activity = match gap.cause {
                 GapCause::HostBusy | GapCause::DataLoading => {
                     run.activities.get(&(row, at)).copied().unwrap_or_default()
@@ -376,135 +375,13 @@ fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
     kept
 }
 
-/// The operators around each call that is blamed for a gap.
-fn operators(run: &Run) -> FxHashMap<CallId, EnclosingRanges> {
-    let mut blamed: Vec<CallId> = (run.timeline.devices.iter())
-        .flat_map(|d| &d.gaps)
-        .filter(|gap| held_by_a_call(gap.cause))
-        .filter_map(|gap| gap.call)
-        .collect();
-    blamed.sort_unstable();
-    blamed.dedup();
-    operators_around(run, blamed)
-}
-
-/// The operators around a host call.
-#[derive(Debug, Clone)]
-pub(super) struct EnclosingRanges {
-    /// The innermost one.
-    pub(super) inner: StrId,
-    /// The outermost one that is an operator rather than a node of autograd or compiled code: the one
-    /// that the program called.
-    pub(super) outer: StrId,
-    /// Whether the innermost one reads one number.
-    reads: bool,
-    /// Whether one of them is autograd's keeping of a parameter's gradient.
-    pub(super) accumulates: bool,
-    /// Whether one of them is code that `torch.compile` made.
-    pub(super) compiled: bool,
-    /// All, from the inside.
-    pub(super) all: Arc<[StrId]>,
-}
-
-/// The operators around each of these calls, which are in the order of the profile.
-pub(super) fn operators_around(
-    run: &Run,
-    calls: Vec<CallId>,
-) -> FxHashMap<CallId, EnclosingRanges> {
-    let moment = |id: CallId| {
-        let call = run.profile.calls.get(id.idx())?;
-        Some((id, call.thread, call.span))
-    };
-    let moments: Vec<_> = calls.into_iter().filter_map(moment).collect();
-    around(run, moments)
-}
-
-/// The operators around each of these captures into CUDA graphs.
-pub(super) fn operators_around_captures(
-    run: &Run,
-    captures: impl Iterator<Item = CaptureId>,
-) -> FxHashMap<CaptureId, EnclosingRanges> {
-    let mut captures: Vec<CaptureId> = captures.collect();
-    captures.sort_unstable();
-    captures.dedup();
-    let moment = |id: CaptureId| {
-        let capture = run.profile.captures.get(id.idx())?;
-        let (start, end) = (capture.time, capture.time);
-        Some((id, capture.thread, Span { start, end }))
-    };
-    let mut moments: Vec<_> = captures.into_iter().filter_map(moment).collect();
-    moments.sort_by_key(|(_, _, span)| span.start);
-    around(run, moments)
-}
-
-/// The operators around each of these moments, which are in time order.
-///
-/// One pass over the ranges; of those open at a moment only the innermost few are looked at, so that
-/// ranges a program never closed cost nothing.
-fn around<K: Eq + Hash>(
-    run: &Run,
-    moments: Vec<(K, ThreadId, Span)>,
-) -> FxHashMap<K, EnclosingRanges> {
-    let profile = &run.profile;
-    let mut found = FxHashMap::default();
-    if moments.is_empty() || profile.ranges.is_empty() {
-        return found;
-    }
-    let mut known: FxHashMap<Vec<StrId>, EnclosingRanges> = FxHashMap::default();
-    let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
-    let mut ranges = profile.ranges.iter().peekable();
-    let mut stack = Vec::new();
-    for (id, thread, span) in moments {
-        while let Some(range) = ranges.next_if(|r| r.span.start <= span.start) {
-            let named = match range.kind {
-                RangeKind::CpuOp => true,
-                RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
-                _ => false,
-            };
-            if let Some(open) = open.get_mut(range.thread.idx()).filter(|_| named) {
-                while open.pop_if(|(end, _)| *end <= range.span.start).is_some() {}
-                open.push((range.span.end, range.text));
-            }
-        }
-        stack.clear();
-        if let Some(open) = open.get(thread.idx()) {
-            let inner = open.iter().rev().take(DEPTH);
-            stack.extend(inner.filter(|(end, _)| *end >= span.end).map(|o| o.1));
-        }
-        let Some(&inner) = stack.first() else {
-            continue;
-        };
-        let around = known.entry(stack.clone()).or_insert_with(|| {
-            let called = |op: &&StrId| {
-                let text = profile.text(**op);
-                text.contains("::") && !text.starts_with("autograd::")
-            };
-            let inner_name = operator_in(profile.text(inner));
-            let mut texts = stack.iter().map(|op| profile.text(*op));
-            EnclosingRanges {
-                inner,
-                reads: inner_name.is_some_and(|name| READS.contains(&name)),
-                accumulates: texts.clone().any(|text| text.contains("AccumulateGrad")),
-                compiled: texts.any(|text| operator_in(text) == Some("torch_compiled")),
-                outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
-                all: stack.as_slice().into(),
-            }
-        });
-        found.insert(id, around.clone());
-    }
-    found
-}
-
 /// Causes for which it matters what the host was doing in its call.
-fn held_by_a_call(cause: GapCause) -> bool {
+pub(super) fn held_by_a_call(cause: GapCause) -> bool {
     matches!(
         cause,
         GapCause::AfterSync | GapCause::BlockingCopy | GapCause::Allocation | GapCause::SlowLaunch
     )
 }
-
-/// Open ranges looked at from the inside; those that do not reach over the call end soon.
-const DEPTH: usize = 32;
 
 /// The facts of gaps.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {

@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::call_operators::CallOperators;
 use super::copy::most;
-use super::gap::{operators_around, operators_around_captures};
 use super::run::Runs;
 use super::{Answer, Entry, facts};
 use crate::correlate::{Run, is_profilers_own, waited_share};
 use crate::profile::{
-    ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, MemoryKind, MemorySet, ProcessId,
-    SerialNumber, Span, StrId,
+    ApiClass, CallId, CopyKind, DeviceId, MemoryKind, ProcessId, SerialNumber, Span, StrId,
 };
 
 /// Counted once per run.
@@ -25,6 +24,8 @@ pub(super) struct Host {
     sets: u64,
     set_ns: f64,
     /// Blocking memsets of pinned or managed memory: calls, and host time in them.
+    /// The operator around most of them.
+    memset_op: Option<StrId>,
     blocking_sets: u64,
     blocking_set_ns: f64,
     round_trips: RoundTrips,
@@ -42,7 +43,7 @@ struct RoundTrips {
 }
 
 impl Host {
-    pub(super) fn of(run: &Run) -> Host {
+    pub(super) fn of(run: &Run, ops: &CallOperators) -> Host {
         let mut host = Host {
             waited_share: waited_share(&run.profile, run.links.iter().map(|l| l.launch)),
             ..Host::default()
@@ -52,6 +53,7 @@ impl Host {
         };
         host.overhead_share = overhead_share(run, window);
         host.sets(run, window);
+        host.memset_op = memset_op(run, ops);
         host.round_trips = round_trips(run, window);
         host.frees = (run.profile.recorded.api_calls).then(|| frees(run, window));
         host
@@ -91,25 +93,15 @@ impl Host {
 
 /// The operator around more than half of the time of the analyzed memsets, or around the capture of those that
 /// CUDA graphs replay.
-fn memset_op(run: &Run) -> Option<StrId> {
+fn memset_op(run: &Run, ops: &CallOperators) -> Option<StrId> {
     let window = run.window.span?;
-    let sets = run.profile.sets.iter().zip(&run.window.sets);
-    let analyzed = sets.filter(|(set, analyzed)| **analyzed && overlaps(set.span, window));
-    let sets: Vec<&MemorySet> = analyzed.map(|(set, _)| set).collect();
-    let numbers = sets.iter().map(|set| (set.process, set.correlation));
-    let calls = CorrelationMap::first_calls(&run.profile, numbers);
-    let call = |set: &MemorySet| calls.get(set.process, set.correlation);
-    let mut ids: Vec<CallId> = sets.iter().filter_map(|set| call(set)).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let called = operators_around(run, ids);
-    let captured = operators_around_captures(run, sets.iter().filter_map(|set| set.captured));
+    let sets = run.profile.sets.iter().zip(&run.set_calls);
+    let analyzed = sets
+        .zip(&run.window.sets)
+        .filter(|(_, analyzed)| **analyzed);
     let mut times: FxHashMap<Option<StrId>, i64> = FxHashMap::default();
-    for set in &sets {
-        let around = match set.captured {
-            Some(capture) => captured.get(&capture),
-            None => call(set).and_then(|id| called.get(&id)),
-        };
+    for ((set, call), _) in analyzed.filter(|((set, _), _)| overlaps(set.span, window)) {
+        let around = ops.around_work(set.captured, *call);
         *times.entry(around.map(|ops| ops.outer)).or_default() += set.span.ns();
     }
     most(&times)
@@ -237,8 +229,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// The operator that the program called for more than half of the time of memsets, as the profile
     /// spells it; silent outside operators
     "run.memset_op": STR => |t| {
-        let run = &t.costed.run;
-        Answer::or_silent(memset_op(run).map(|id| run.profile.text(id)))
+        let name = t.host.memset_op.map(|id| t.costed.run.profile.text(id));
+        Answer::or_silent(name)
     },
     /// Synchronous memsets of pinned or managed memory, for which the host waits
     "run.blocking_memsets": INT => |t| t.host.blocking_sets,

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::gap::operators_around;
+use super::call_operators::CallOperators;
 use super::run::Runs;
 use super::{Answer, Entry, facts};
 use crate::base::statistics::median;
@@ -48,7 +48,7 @@ struct Wait {
 
 impl SyncWaits {
     /// `None` if no calls were recorded.
-    pub(super) fn of(run: &Run) -> Option<SyncWaits> {
+    pub(super) fn of(run: &Run, ops: &CallOperators) -> Option<SyncWaits> {
         if !run.profile.recorded.api_calls {
             return None;
         }
@@ -66,10 +66,9 @@ impl SyncWaits {
             share: (analyzed > 0).then(|| (total(&waits) as f64 / analyzed as f64).min(1.0)),
             ..SyncWaits::default()
         };
-        let ops = operators_around(run, waits.iter().map(|wait| wait.id).collect());
         let mut by_op: FxHashMap<Option<StrId>, Vec<Wait>> = FxHashMap::default();
         for wait in waits {
-            let op = ops.get(&wait.id).map(|ops| ops.inner);
+            let op = ops.around(wait.id).map(|ops| ops.inner);
             by_op.entry(op).or_default().push(wait);
         }
         let most = by_op.into_iter();

@@ -5,10 +5,11 @@ use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 
+use super::call_operators::CallOperators;
 use super::chain::{self, Chain, ChainScope, Chains};
 use super::collectives::{self, Collectives};
 use super::conversion::ParameterShapes;
-use super::copy::{self, CallsBehind, Copies, CopyGroup, CopyScope};
+use super::copy::{self, Copies, CopyGroup, CopyScope};
 use super::enclosing_ops::{EnclosingOps, operator_in};
 use super::equal_calls::EqualCalls;
 use super::framework_signs::{self, FrameworkSigns, Signs};
@@ -131,16 +132,16 @@ impl<'a> FactTable<'a> {
                 );
             });
             jobs.spawn(|_| {
-                let calls = CallsBehind::of(run);
-                (copies, framework) = rayon::join(
-                    || copy::groups(run, &calls),
-                    || FrameworkSigns::of(costed, &signs, &calls),
-                );
+                let ops = CallOperators::of(run);
+                rayon::scope(|jobs| {
+                    jobs.spawn(|_| copies = copy::groups(run, &ops));
+                    jobs.spawn(|_| gaps = gap::groups(costed, &ops));
+                    jobs.spawn(|_| waits = SyncWaits::of(run, &ops));
+                    jobs.spawn(|_| host = Host::of(run, &ops));
+                });
             });
+            jobs.spawn(|_| framework = FrameworkSigns::of(costed, &signs));
             jobs.spawn(|_| chains = chain::recognize(costed, &|| &look().1));
-            jobs.spawn(|_| gaps = gap::groups(costed));
-            jobs.spawn(|_| host = Host::of(run));
-            jobs.spawn(|_| waits = SyncWaits::of(run));
             jobs.spawn(|_| memory = MemoryUse::of(run));
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));

@@ -105,6 +105,8 @@ impl Sample {
         };
         let run = Run {
             profile,
+            copy_calls: vec![],
+            set_calls: vec![],
             links: vec![],
             scopes: vec![],
             capture_scopes: Vec::new(),

@@ -181,7 +181,7 @@ pub(super) struct HostActivity<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
     /// The calls of copies, sets, graphs and synchronizations.
-    calls: CorrelationMap<CallId>,
+    calls: &'a CorrelationMap<CallId>,
     /// Per thread.
     threads: Vec<ThreadActivity>,
     /// The threads of each process.
@@ -203,11 +203,11 @@ impl<'a> HostActivity<'a> {
         inputs: &TimelineInputs<'a>,
         launched: Option<Span>,
     ) -> HostActivity<'a> {
-        let calls = calls_behind(profile);
+        let calls = inputs.work_calls;
         let slow = slow_launches(profile, inputs.launches);
         let mut kinds: [Collected; 7] = Default::default();
         let once = allocates_once(profile, inputs, launched);
-        collect_calls(profile, &calls, &slow, once, &mut kinds);
+        collect_calls(profile, calls, &slow, once, &mut kinds);
         let [loading, compiling, syncs, _, _, modules, _] = &mut kinds;
         for (ranges, rows) in [
             (inputs.data_loading, loading),
@@ -219,7 +219,7 @@ impl<'a> HostActivity<'a> {
                 rows.push((range.span, None));
             }
         }
-        let loose = collect_syncs(profile, &calls, syncs);
+        let loose = collect_syncs(profile, calls, syncs);
         let mut of_process: FxHashMap<ProcessId, Vec<ThreadId>> = FxHashMap::default();
         for (at, thread) in profile.threads.iter().enumerate() {
             let own = of_process.entry(thread.process).or_default();
@@ -540,15 +540,6 @@ fn is_slow(gap: Span, launch: &ApiCall) -> Option<i64> {
     let is_launch = matches!(launch.class, ApiClass::Launch | ApiClass::GraphLaunch);
     (is_launch && under_way > MOST_LAUNCH_LATENCY_NS && under_way > gap.ns() / 2)
         .then_some(under_way)
-}
-
-/// The calls of all GPU work except kernels.
-fn calls_behind(profile: &Profile) -> CorrelationMap<CallId> {
-    let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
-    let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
-    let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
-    let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
-    CorrelationMap::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
 }
 
 /// Launches and module loads far longer than any launch of code that is already loaded, and long first

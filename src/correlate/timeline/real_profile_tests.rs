@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::correlate::GapCause;
+use crate::correlate::launches::work_calls;
 use crate::profile::CallId;
 
 /// The capture's profile and times, with kernels joined to their launches; `None` without captures.
@@ -20,6 +21,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
         .collect();
     let inputs = TimelineInputs {
         launches: &launches,
+        work_calls: &work_calls(&profile),
         data_loading: &[],
         compiling: &[],
         first_calls: &[],

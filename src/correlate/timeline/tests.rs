@@ -1,5 +1,6 @@
 use super::*;
 use crate::correlate::GapCause;
+use crate::correlate::launches::work_calls;
 use crate::correlate::testing::ProfileBuilder;
 use crate::profile::KernelId;
 use crate::profile::{
@@ -114,6 +115,7 @@ impl Bench {
     fn times(&self) -> DeviceTimes {
         let inputs = TimelineInputs {
             launches: &self.launches,
+            work_calls: &work_calls(&self.profile),
             data_loading: &self.loading,
             compiling: &[],
             first_calls: &[],

@@ -2,7 +2,8 @@
 
 use crate::correlate::model::ExcludedTime;
 use crate::profile::{
-    CallId, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeId, SerialNumber, Span,
+    CallId, CorrelationMap, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeId, SerialNumber,
+    Span,
 };
 
 /// What the timeline needs to know of the host.
@@ -10,6 +11,8 @@ use crate::profile::{
 pub(crate) struct TimelineInputs<'a> {
     /// One per kernel.
     pub launches: &'a [Option<CallId>],
+    /// The calls of other work, as returned by [`work_calls`](crate::correlate::launches::work_calls).
+    pub work_calls: &'a CorrelationMap<CallId>,
     /// Ranges in which data loading happened.
     pub data_loading: &'a [RangeId],
     /// Ranges in which code was compiled.

@@ -1,0 +1,164 @@
+//! The operators around calls of the host: those that copies, memsets, waits and idle time are about.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::enclosing_ops::operator_in;
+use super::gap::held_by_a_call;
+use crate::correlate::Run;
+use crate::profile::{ApiClass, CallId, CaptureId, RangeKind, Span, StrId, ThreadId};
+
+/// The operators around calls, and around captures of copies and memsets into CUDA graphs.
+#[derive(Debug, Default)]
+pub(super) struct CallOperators {
+    calls: FxHashMap<CallId, EnclosingRanges>,
+    captures: FxHashMap<CaptureId, EnclosingRanges>,
+}
+
+/// The operators around a host call.
+#[derive(Debug, Clone)]
+pub(super) struct EnclosingRanges {
+    /// The innermost one.
+    pub(super) inner: StrId,
+    /// The outermost one that is an operator rather than a node of autograd or compiled code: the one
+    /// that the program called.
+    pub(super) outer: StrId,
+    /// Whether the innermost one reads one number.
+    pub(super) reads: bool,
+    /// Whether one of them is autograd's keeping of a parameter's gradient.
+    pub(super) accumulates: bool,
+    /// Whether one of them is code that `torch.compile` made.
+    pub(super) compiled: bool,
+    /// All, from the inside.
+    pub(super) all: Arc<[StrId]>,
+}
+
+impl CallOperators {
+    pub(super) fn of(run: &Run) -> CallOperators {
+        let profile = &run.profile;
+        let mut wanted: Vec<bool> = (profile.calls.iter())
+            .map(|call| {
+                let waits = [ApiClass::Sync, ApiClass::CopySync, ApiClass::CopyAsync];
+                waits.contains(&call.class)
+            })
+            .collect();
+        let gaps = run.timeline.devices.iter().flat_map(|device| &device.gaps);
+        let blamed = gaps.filter(|gap| held_by_a_call(gap.cause));
+        let copies = profile.copies.iter();
+        let sets = profile.sets.iter();
+        let called = (blamed.filter_map(|gap| gap.call)).chain(
+            run.copy_calls
+                .iter()
+                .chain(&run.set_calls)
+                .copied()
+                .flatten(),
+        );
+        for id in called {
+            if let Some(wanted) = wanted.get_mut(id.idx()) {
+                *wanted = true;
+            }
+        }
+        let calls = (0..).map(CallId).zip(profile.calls.iter().zip(wanted));
+        let calls = calls.filter(|(_, (_, wanted))| *wanted);
+        let calls = calls.map(|(id, (call, _))| (id, call.thread, call.span));
+        let captured = copies.filter_map(|copy| copy.captured);
+        let mut captured: Vec<CaptureId> =
+            captured.chain(sets.filter_map(|s| s.captured)).collect();
+        captured.sort_unstable();
+        captured.dedup();
+        let capture = |id: CaptureId| {
+            let capture = profile.captures.get(id.idx())?;
+            let (start, end) = (capture.time, capture.time);
+            Some((id, capture.thread, Span { start, end }))
+        };
+        let mut captures: Vec<_> = captured.into_iter().filter_map(capture).collect();
+        captures.sort_by_key(|(_, _, span)| span.start);
+        CallOperators {
+            calls: around(run, calls),
+            captures: around(run, captures.into_iter()),
+        }
+    }
+
+    /// Those around a call.
+    pub(super) fn around(&self, call: CallId) -> Option<&EnclosingRanges> {
+        self.calls.get(&call)
+    }
+
+    /// Those around the call of a copy or memset, or around the capture of one that a CUDA graph replays.
+    pub(super) fn around_work(
+        &self,
+        captured: Option<CaptureId>,
+        call: Option<CallId>,
+    ) -> Option<&EnclosingRanges> {
+        match captured {
+            Some(capture) => self.captures.get(&capture),
+            None => self.around(call?),
+        }
+    }
+}
+
+/// The operators around each of these moments, which are in time order.
+///
+/// One pass over the ranges; of those open at a moment only the innermost few are looked at, so that
+/// ranges a program never closed cost nothing.
+fn around<K: Eq + Hash>(
+    run: &Run,
+    moments: impl Iterator<Item = (K, ThreadId, Span)>,
+) -> FxHashMap<K, EnclosingRanges> {
+    let profile = &run.profile;
+    let mut found = FxHashMap::default();
+    if profile.ranges.is_empty() {
+        return found;
+    }
+    let mut known: FxHashMap<Vec<StrId>, EnclosingRanges> = FxHashMap::default();
+    let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
+    let mut ranges = profile.ranges.iter().peekable();
+    let mut stack = Vec::new();
+    for (id, thread, span) in moments {
+        while let Some(range) = ranges.next_if(|r| r.span.start <= span.start) {
+            let named = match range.kind {
+                RangeKind::CpuOp => true,
+                RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
+                _ => false,
+            };
+            if let Some(open) = open.get_mut(range.thread.idx()).filter(|_| named) {
+                while open.pop_if(|(end, _)| *end <= range.span.start).is_some() {}
+                open.push((range.span.end, range.text));
+            }
+        }
+        stack.clear();
+        if let Some(open) = open.get(thread.idx()) {
+            let inner = open.iter().rev().take(DEPTH);
+            stack.extend(inner.filter(|(end, _)| *end >= span.end).map(|o| o.1));
+        }
+        let Some(&inner) = stack.first() else {
+            continue;
+        };
+        let around = known.entry(stack.clone()).or_insert_with(|| {
+            let called = |op: &&StrId| {
+                let text = profile.text(**op);
+                text.contains("::") && !text.starts_with("autograd::")
+            };
+            let inner_name = operator_in(profile.text(inner));
+            let mut texts = stack.iter().map(|op| profile.text(*op));
+            EnclosingRanges {
+                inner,
+                reads: inner_name.is_some_and(|name| READS.contains(&name)),
+                accumulates: texts.clone().any(|text| text.contains("AccumulateGrad")),
+                compiled: texts.any(|text| operator_in(text) == Some("torch_compiled")),
+                outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
+                all: stack.as_slice().into(),
+            }
+        });
+        found.insert(id, around.clone());
+    }
+    found
+}
+
+/// Operators that read one number, for the program or for another operator.
+const READS: &[&str] = &["item", "local_scalar_dense", "is_nonzero"];
+
+/// Open ranges looked at from the inside; those that do not reach over the call end soon.
+const DEPTH: usize = 32;
