@@ -10,7 +10,8 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
     let mut best: CorrelationMap<CallId> = CorrelationMap::for_numbers(started);
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
-        let Some(slot) = best.slot_of_call(profile, call) else {
+        let process = profile.process_of(call.thread);
+        let Some(slot) = process.and_then(|p| best.slot(p, call.correlation)) else {
             continue;
         };
         let known = slot.and_then(|known| profile.calls.get(known.idx()));
@@ -22,13 +23,21 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     profile.kernels.par_iter().map(launch).collect()
 }
 
-/// The calls of all GPU work except kernels, and those of synchronizations.
+/// The calls of all GPU work except kernels, and those of synchronizations: of each number the first call of its
+/// process.
 pub(crate) fn work_calls(profile: &Profile) -> CorrelationMap<CallId> {
     let copies = profile.copies.iter().map(|c| (c.process, c.correlation));
     let sets = profile.sets.iter().map(|s| (s.process, s.correlation));
     let graphs = profile.graphs.iter().map(|g| (g.process, g.correlation));
     let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
-    CorrelationMap::first_calls(profile, copies.chain(sets).chain(graphs).chain(syncs))
+    let mut first = CorrelationMap::for_numbers(copies.chain(sets).chain(graphs).chain(syncs));
+    for (id, call) in (0..).map(CallId).zip(&profile.calls) {
+        let process = profile.process_of(call.thread);
+        if let Some(slot) = process.and_then(|p| first.slot(p, call.correlation)) {
+            slot.get_or_insert(id);
+        }
+    }
+    first
 }
 
 /// Sort key of the rows of one id; the smallest row is used. Launches precede other calls, a runtime

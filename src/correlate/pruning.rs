@@ -82,19 +82,19 @@ impl Pruning for UnneededRanges {
             let process = profile.process_of(ThreadId(thread.0));
             deferred.nodes.extend(process.map(|process| (process, seq)));
         });
-        let mut fates = pruner.fates.iter();
+        let mut decisions = pruner.decisions.iter();
         let starts = &mut profile.pruned_starts;
         profile.ranges.retain(|range| {
-            let fate = fates.next().copied().unwrap_or(Fate::Keep);
-            match fate {
-                Fate::Keep => {}
-                Fate::Drop => {
+            let decision = decisions.next().copied().unwrap_or(Decision::Keep);
+            match decision {
+                Decision::Keep => {}
+                Decision::Drop => {
                     profile.pruned_ranges += 1;
                     starts.add(range.thread, range.span.start);
                 }
-                Fate::Defer => deferred.ranges.push(*range),
+                Decision::Defer => deferred.ranges.push(*range),
             }
-            fate == Fate::Keep
+            decision == Decision::Keep
         });
         self.restore(deferred, profile);
     }
@@ -175,14 +175,14 @@ struct Pruner {
     /// Per text: whether it is the name of one of PyTorch's operators.
     operators: Vec<bool>,
     /// Per range.
-    fates: Vec<Fate>,
+    decisions: Vec<Decision>,
     /// Per thread of the part: starts of numbered ranges.
     numbered: Vec<Vec<i64>>,
 }
 
 /// What happens to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Decision {
     Keep,
     Drop,
     Defer,
@@ -212,12 +212,12 @@ impl Pruner {
             calls,
             seen: FxHashSet::default(),
             operators: Vec::new(),
-            fates: Vec::new(),
+            decisions: Vec::new(),
             numbered: Vec::new(),
         }
     }
 
-    /// Decides the fates of consecutive ranges in order of start. A range that starts with the first one or ends
+    /// Decides the decisions of consecutive ranges in order of start. A range that starts with the first one or ends
     /// after the last one started may enclose ranges of another part, and is kept. `node` receives the ranges
     /// that may be backward nodes.
     fn decide(
@@ -255,7 +255,7 @@ impl Pruner {
                 ]
             })
             .collect();
-        self.fates.clear();
+        self.decisions.clear();
         for range in ranges {
             let operator = match range.text {
                 // There are no operators of PyTorch in a domain of its own.
@@ -274,7 +274,7 @@ impl Pruner {
                     && range.span.end <= last
                     && range.span.ns() < LONG_RANGE_NS
             });
-            let mut fate = Fate::Keep;
+            let mut decision = Decision::Keep;
             if removable.is_some() || (numbered && operator.is_none()) {
                 let (mut calls, mut numbers) = (true, true);
                 if let Some([called, others]) = cursors.get_mut(range.thread.0 as usize) {
@@ -293,13 +293,13 @@ impl Pruner {
                     let key = (range.thread.0, text, range.args, has_op_id, zero);
                     calls || numbers || self.seen.insert(key)
                 });
-                fate = match range.seq {
-                    _ if needed => Fate::Keep,
-                    Some(_) => Fate::Defer,
-                    None => Fate::Drop,
+                decision = match range.seq {
+                    _ if needed => Decision::Keep,
+                    Some(_) => Decision::Defer,
+                    None => Decision::Drop,
                 };
             }
-            self.fates.push(fate);
+            self.decisions.push(decision);
         }
     }
 }
@@ -313,15 +313,15 @@ impl PartPruner for Pruner {
         let nodes = &mut removed.nodes;
         let rows = ranges.iter().copied();
         self.decide(rows, part, |thread, seq| nodes.push((thread, seq)));
-        let mut fates = self.fates.iter();
+        let mut decisions = self.decisions.iter();
         ranges.retain(|range| {
-            let fate = fates.next().copied().unwrap_or(Fate::Keep);
-            match fate {
-                Fate::Keep => {}
-                Fate::Drop => removed.drop(range),
-                Fate::Defer => removed.deferred.push(*range),
+            let decision = decisions.next().copied().unwrap_or(Decision::Keep);
+            match decision {
+                Decision::Keep => {}
+                Decision::Drop => removed.drop(range),
+                Decision::Defer => removed.deferred.push(*range),
             }
-            fate == Fate::Keep
+            decision == Decision::Keep
         });
     }
 }

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{ApiCall, CallId, ProcessId, Profile, SerialNumber};
+use super::ids::{ProcessId, SerialNumber};
 
 /// Most bits per number of the set: 32 bytes.
 const BITS_PER_NUMBER: u64 = 256;
@@ -166,34 +166,6 @@ impl<V: Copy> CorrelationMap<V> {
     /// The value of a number, if it has one.
     pub(crate) fn get(&self, process: ProcessId, number: Option<SerialNumber>) -> Option<V> {
         *self.processes.get(process.idx())?.get(number?.get())?
-    }
-
-    /// The value of a call's correlation id, as [`CorrelationMap::slot`].
-    pub(crate) fn slot_of_call(
-        &mut self,
-        profile: &Profile,
-        call: &ApiCall,
-    ) -> Option<&mut Option<V>> {
-        let process = profile.threads.get(call.thread.idx())?.process;
-        self.slot(process, call.correlation)
-    }
-}
-
-impl CorrelationMap<CallId> {
-    /// For each number, the first call of its process that has it as correlation id.
-    pub(crate) fn first_calls(
-        profile: &Profile,
-        numbers: impl Iterator<Item = (ProcessId, Option<SerialNumber>)> + Clone,
-    ) -> CorrelationMap<CallId> {
-        let mut calls = CorrelationMap::for_numbers(numbers);
-        if !calls.processes.is_empty() {
-            for (id, call) in (0..).map(CallId).zip(&profile.calls) {
-                if let Some(slot) = calls.slot_of_call(profile, call) {
-                    slot.get_or_insert(id);
-                }
-            }
-        }
-        calls
     }
 }
 

@@ -240,7 +240,8 @@ pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
     for call in &profile.calls {
         let named = named.get(call.name.idx()).copied().flatten();
         if named.is_some()
-            && let Some(kind @ None) = kinds.slot_of_call(profile, call)
+            && let Some(process) = profile.process_of(call.thread)
+            && let Some(kind @ None) = kinds.slot(process, call.correlation)
         {
             *kind = named;
         }

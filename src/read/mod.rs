@@ -37,6 +37,7 @@ pub use pruning::{
     RemovedRanges,
 };
 pub use reader::{Input, NoProgress, Progress, ReadError, Reader};
+#[cfg(feature = "cli")]
 pub(crate) use recognize::folder_remedy;
 pub(crate) use sqlite::{connect as database, error as database_error};
 

@@ -86,6 +86,7 @@ const TRACES_BESIDE_LOGS: &str = "its scalars say nothing about the GPU; write t
      `torch.profiler.profile(on_trace_ready=tensorboard_trace_handler(\"log\"), ...)`";
 
 /// The remedy for a folder without profiles, depending on its content.
+#[cfg(feature = "cli")]
 pub(crate) fn folder_remedy(path: &Path) -> String {
     let names = names_in(path);
     let reports: Vec<&String> = names.iter().filter(|name| is_report(name)).collect();

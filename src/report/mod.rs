@@ -77,7 +77,9 @@ pub use suppressed::{
     SuppressionState,
 };
 pub use synchronizations::Synchronizations;
-pub(crate) use template::{BuiltIn, document};
+#[cfg(feature = "cli")]
+pub(crate) use template::BuiltIn;
+pub(crate) use template::document;
 pub use template::{TemplateError, render_template};
 pub use text::text;
 pub use timeline::{

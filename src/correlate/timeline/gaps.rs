@@ -177,7 +177,7 @@ fn merged<K: Eq + Hash>(collected: Collected<K>) -> FxHashMap<K, Intervals> {
 
 /// The host side of the capture, indexed for queries about gaps.
 #[derive(Debug)]
-pub(super) struct HostActivity<'a> {
+pub(super) struct HostIndex<'a> {
     profile: &'a Profile,
     launches: &'a [Option<CallId>],
     /// The calls of copies, sets, graphs and synchronizations.
@@ -196,13 +196,13 @@ pub(super) struct HostActivity<'a> {
     slow: Vec<CallId>,
 }
 
-impl<'a> HostActivity<'a> {
+impl<'a> HostIndex<'a> {
     /// `launched` is when the analyzed kernels were launched.
     pub(super) fn of(
         profile: &'a Profile,
         inputs: &TimelineInputs<'a>,
         launched: Option<Span>,
-    ) -> HostActivity<'a> {
+    ) -> HostIndex<'a> {
         let calls = inputs.work_calls;
         let slow = slow_launches(profile, inputs.launches);
         let mut kinds: [Collected; 7] = Default::default();
@@ -227,7 +227,7 @@ impl<'a> HostActivity<'a> {
         }
         let launches = inputs.launches.iter().flatten();
         let launches = launches.filter_map(|id| profile.calls.get(id.idx()));
-        HostActivity {
+        HostIndex {
             profile,
             launches: inputs.launches,
             threads: threads(profile, kinds),

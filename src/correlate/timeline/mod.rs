@@ -55,7 +55,7 @@ pub(crate) fn times(
             end: time,
         });
     let launched = launched.reduce(Span::around);
-    let host = gaps::HostActivity::of(profile, inputs, launched);
+    let host = gaps::HostIndex::of(profile, inputs, launched);
     let counted =
         |rows: &mut dyn Iterator<Item = OtherWork>| counted(rows, inputs, &host, &earlier);
     let copies = profile.copies.iter();
@@ -250,7 +250,7 @@ fn excluded_intervals(inputs: &TimelineInputs<'_>) -> gaps::Intervals {
 fn counted(
     rows: &mut dyn Iterator<Item = OtherWork>,
     inputs: &TimelineInputs<'_>,
-    host: &gaps::HostActivity<'_>,
+    host: &gaps::HostIndex<'_>,
     earlier: &[EarlierWork],
 ) -> Vec<bool> {
     let excluded = excluded_intervals(inputs);
@@ -315,7 +315,7 @@ impl WindowStart<'_> {
 
     /// Moves the start behind the time for which the host waited for a device on which nothing recorded
     /// ran: it was busy with work that was launched before the capture.
-    fn after_earlier_work(mut self, profile: &Profile, host: &gaps::HostActivity<'_>) -> Self {
+    fn after_earlier_work(mut self, profile: &Profile, host: &gaps::HostIndex<'_>) -> Self {
         let mut first: Vec<Option<i64>> = vec![None; profile.devices.len()];
         for ((_, device), start) in &self.work.here {
             if let Some(first) = first.get_mut(device.idx()) {
@@ -740,7 +740,7 @@ fn sweep(
     device: DeviceId,
     items: &[WorkItem],
     steps: Option<Span>,
-    host: &gaps::HostActivity<'_>,
+    host: &gaps::HostIndex<'_>,
     exposed: &mut [i64],
 ) -> Option<Swept> {
     let analysed = || items.iter().filter(|i| i.kind != WorkKind::Excluded);

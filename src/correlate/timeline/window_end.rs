@@ -1,6 +1,6 @@
 //! The end of the analyzed time in a capture without steps.
 
-use super::gaps::{HOST_BUSY_NS, HostActivity};
+use super::gaps::{HOST_BUSY_NS, HostIndex};
 use super::work::{OtherWork, TimelineInputs};
 use crate::correlate::model::Window;
 use crate::profile::{DeviceId, Profile, Span};
@@ -12,7 +12,7 @@ use crate::profile::{DeviceId, Profile, Span};
 pub(super) fn leave_out_what_follows(
     profile: &Profile,
     inputs: &TimelineInputs<'_>,
-    host: &HostActivity<'_>,
+    host: &HostIndex<'_>,
     (ends, window): (Vec<Option<LastWork>>, &mut Window),
 ) -> u64 {
     let last = |device: DeviceId| ends.get(device.idx()).copied().flatten();

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
 use super::about::About;
-use super::flows::{End, Flows};
-use super::json::{Args, Event, Sink};
+use super::flows::{ArrowEnd, Flows};
+use super::json::{Args, Event, TraceSink};
 use super::number::{bare, count, nanoseconds, number_in, text, whole};
 use crate::base::statistics::median;
 use crate::profile::{
@@ -164,7 +164,7 @@ struct AtCall {
     in_items: bool,
 }
 
-impl Sink for Rows {
+impl TraceSink for Rows {
     fn event(&mut self, event: &Event<'_>) {
         self.events += 1;
         let phase = event.ph.map_or("X", bare);
@@ -181,9 +181,9 @@ impl Sink for Rows {
             }
             "s" | "f" if named.is_some_and(|cat| FORWARD_BACKWARD.contains(&cat)) => {
                 let end = if phase == "s" {
-                    End::Forward
+                    ArrowEnd::Forward
                 } else {
-                    End::Backward
+                    ArrowEnd::Backward
                 };
                 self.flow(end, event);
             }
@@ -287,7 +287,7 @@ impl Rows {
             .push(HostRange { thread, ..range });
     }
 
-    fn flow(&mut self, end: End, event: &Event<'_>) {
+    fn flow(&mut self, end: ArrowEnd, event: &Event<'_>) {
         let id = event.id.and_then(whole);
         if let Some((id, at)) = id.zip(event.ts.and_then(nanoseconds)) {
             let (pid, tid) = self.owner(event);

@@ -12,7 +12,7 @@ const DRAWN: u64 = 1 << 47;
 
 /// The two ends of an arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ArrowEnd {
     Forward,
     Backward,
 }
@@ -36,10 +36,10 @@ struct Begins {
 
 impl Flows {
     /// Adds one end of the arrow `id`, at the time `at` in ns.
-    pub(super) fn add(&mut self, end: End, id: i64, thread: ThreadId, at: i64) {
+    pub(super) fn add(&mut self, end: ArrowEnd, id: i64, thread: ThreadId, at: i64) {
         match end {
-            End::Forward => self.forward.push((id, (thread, at))),
-            End::Backward => self.backward.push((id, (thread, at))),
+            ArrowEnd::Forward => self.forward.push((id, (thread, at))),
+            ArrowEnd::Backward => self.backward.push((id, (thread, at))),
         }
     }
 

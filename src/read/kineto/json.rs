@@ -162,7 +162,7 @@ object! {
 }
 
 /// Receives the content of a trace, in file order.
-pub(super) trait Sink {
+pub(super) trait TraceSink {
     /// An event.
     fn event(&mut self, event: &Event<'_>);
     /// An entry of the list of events that is not an event: the position and number of its bytes.
@@ -212,7 +212,7 @@ pub(super) enum End {
 
 /// Reads a trace, an object with `traceEvents` or a bare array of events, from a text that arrives in
 /// parts of any size. The result does not depend on their sizes.
-pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> Outcome {
+pub(super) fn read(more: More<'_>, sink: &mut dyn TraceSink) -> Outcome {
     let mut reader = Reader {
         window: TextWindow::new(more),
         sink,
@@ -232,7 +232,7 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn Sink) -> Outcome {
 
 struct Reader<'m, 's> {
     window: TextWindow<'m>,
-    sink: &'s mut dyn Sink,
+    sink: &'s mut dyn TraceSink,
     strays: Strays,
     /// The number of events that were passed on.
     events: u64,
@@ -517,7 +517,7 @@ mod tests {
         properties: Vec<(String, String)>,
     }
 
-    impl Sink for Seen {
+    impl TraceSink for Seen {
         fn event(&mut self, event: &Event<'_>) {
             self.names
                 .push(event.name.map_or("-", RawValue::get).to_owned());

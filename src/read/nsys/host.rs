@@ -84,7 +84,7 @@ pub(super) fn add(
         "the functions behind CUDA calls",
     )?;
     let libraries = libraries::Sources::of(db, &mut tables, &builder.profile.strings)?;
-    let python = python::Source::of(db, sampler_domains, &mut tables)?;
+    let python = python::SampleTables::of(db, sampler_domains, &mut tables)?;
     tables.note(&mut builder.profile);
     let has_calls = has_os_calls || has_accesses;
     if !(has_calls || has_samples || has_scheduling || has_cuda_chains)
@@ -639,7 +639,7 @@ impl FrameNames<'_> {
         })
     }
 
-    fn sample(&mut self, row: &SampleRow, frame: Option<&callchains::Leaf>) -> CpuSample {
+    fn sample(&mut self, row: &SampleRow, frame: Option<&callchains::LeafFunction>) -> CpuSample {
         CpuSample {
             thread: row.thread,
             time: row.time,

@@ -151,12 +151,12 @@ impl Sink for Frames {
 
 /// The function that ran in a sample, by the ids of its name and its library.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Leaf {
+pub(super) struct LeafFunction {
     pub(super) symbol: Option<i64>,
     pub(super) module: Option<i64>,
 }
 
-impl Leaf {
+impl LeafFunction {
     pub(super) fn ids(self) -> impl Iterator<Item = i64> {
         [self.symbol, self.module].into_iter().flatten()
     }
@@ -168,8 +168,8 @@ pub(super) fn leaves(
     table: &str,
     samples: &Samples,
     progress: &dyn Progress,
-) -> Result<FxHashMap<i64, Leaf>, ReadError> {
-    let mut found: FxHashMap<i64, Leaf> = FxHashMap::default();
+) -> Result<FxHashMap<i64, LeafFunction>, ReadError> {
+    let mut found: FxHashMap<i64, LeafFunction> = FxHashMap::default();
     if samples.rows.is_empty() {
         return Ok(found);
     }
@@ -180,7 +180,7 @@ pub(super) fn leaves(
         };
         if depth == 0 && ids.contains(&id) {
             let symbol = symbol.filter(|_| unresolved.is_none_or(|is| is == 0));
-            found.insert(id, Leaf { symbol, module });
+            found.insert(id, LeafFunction { symbol, module });
         }
     })?;
     Ok(found)

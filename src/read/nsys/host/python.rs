@@ -42,7 +42,7 @@ const MOST_FRAMES: usize = 500_000;
 const DEPTH: usize = 256;
 
 /// Where the file has such samples.
-pub(super) enum Source {
+pub(super) enum SampleTables {
     None,
     /// Domains of marks, with their processes.
     Marks(Arc<FxHashSet<(i64, i64)>>),
@@ -50,14 +50,16 @@ pub(super) enum Source {
     Tables(String, String),
 }
 
-impl Source {
+impl SampleTables {
     pub(super) fn of(
         db: &Db,
         domains: &[(i64, i64)],
         tables: &mut Tables,
-    ) -> Result<Source, ReadError> {
+    ) -> Result<SampleTables, ReadError> {
         if !domains.is_empty() {
-            return Ok(Source::Marks(Arc::new(domains.iter().copied().collect())));
+            return Ok(SampleTables::Marks(Arc::new(
+                domains.iter().copied().collect(),
+            )));
         }
         let (mut samples, mut frames) = (None, None);
         let mut unknown = None;
@@ -78,18 +80,18 @@ impl Source {
             }
         }
         match (samples, frames, unknown) {
-            (Some(samples), Some(frames), _) => return Ok(Source::Tables(samples, frames)),
+            (Some(samples), Some(frames), _) => return Ok(SampleTables::Tables(samples, frames)),
             (Some(table), None, _) => _ = tables.has(db, &table, FRAMES_NEEDED, WHAT)?,
             (None, Some(table), _) | (None, None, Some(table)) => {
                 tables.has(db, &table, SAMPLES_NEEDED, WHAT)?;
             }
             (None, None, None) => {}
         }
-        Ok(Source::None)
+        Ok(SampleTables::None)
     }
 
     pub(super) fn is_none(&self) -> bool {
-        matches!(self, Source::None)
+        matches!(self, SampleTables::None)
     }
 
     /// The samples that are kept.
@@ -101,9 +103,9 @@ impl Source {
         progress: &dyn Progress,
     ) -> Result<Stacks, ReadError> {
         match self {
-            Source::None => Ok(Stacks::default()),
-            Source::Marks(domains) => marks(db, domains, rows, profile, progress),
-            Source::Tables(samples, frames) => tabled(db, samples, frames, rows, progress),
+            SampleTables::None => Ok(Stacks::default()),
+            SampleTables::Marks(domains) => marks(db, domains, rows, profile, progress),
+            SampleTables::Tables(samples, frames) => tabled(db, samples, frames, rows, progress),
         }
     }
 }
