@@ -394,7 +394,7 @@ pub struct Site {
     pub layer: Option<LayerId>,
     /// Why there is no operator, when there is none.
     pub missing: Option<WithoutOperator>,
-    /// The row of [`ReplayNames::work`] that names operator and layer.
+    /// The entry of [`ReplayNames`] that names operator and layer.
     pub replayed: Option<u32>,
     /// Number of operator calls (of kernels, without an operator).
     pub calls: u32,
