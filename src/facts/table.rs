@@ -549,11 +549,10 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
         entries: impl IntoIterator<Item = &'static Entry<S>>,
         wrap: fn(&'static Entry<S>) -> Question,
     ) {
-        to.extend(
-            entries
-                .into_iter()
-                .map(|e| (e.fact.name, (e.fact, wrap(e)))),
-        );
+        for entry in entries {
+            let other = to.insert(entry.fact.name, (entry.fact, wrap(entry)));
+            debug_assert!(other.is_none(), "{} is declared twice", entry.fact.name);
+        }
     }
     let mut all = FxHashMap::default();
     add(&mut all, super::run::entries(), Question::Run);

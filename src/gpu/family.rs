@@ -212,6 +212,7 @@ mod tests {
     #[test]
     fn each_generation_and_class_has_one_line() {
         let mut generations: Vec<_> = GENERATIONS.iter().map(|g| g.0).collect();
+        generations.sort_unstable();
         generations.dedup();
         assert_eq!(generations.len(), GENERATIONS.len());
         for (i, a) in TENSOR_CORES.iter().enumerate() {

@@ -231,25 +231,6 @@ fn same_call(table: &KernelTable<'_>, a: &KernelInfo<'_>, b: &KernelInfo<'_>) ->
     a.range() == b.range() && (p == q || alike(p) == alike(q))
 }
 
-/// Families whose calls launch each of their kernels once. Calls of other families may repeat a kernel:
-/// a convolution per group, a recurrent network per time step, a sort per digit.
-const REPEATING: [Family; 14] = [
-    Family::Gemm,
-    Family::Norm,
-    Family::Softmax,
-    Family::Loss,
-    Family::Pointwise,
-    Family::Dropout,
-    Family::Reduce,
-    Family::Copy,
-    Family::Cast,
-    Family::Fill,
-    Family::Random,
-    Family::Embedding,
-    Family::Pool,
-    Family::Interpolate,
-];
-
 /// The number of kernels per call if the run repeats itself, otherwise the length of the run.
 fn call_length(table: &KernelTable<'_>, run: &[u32]) -> usize {
     let Some(first) = run.first().and_then(|&at| table.get(at as usize)) else {
@@ -258,21 +239,13 @@ fn call_length(table: &KernelTable<'_>, run: &[u32]) -> usize {
     let choice = first.choice;
     let node = first.record.context().dir == Dir::Bprop && choice.from_forward;
     let numbered = choice.range.is_some_and(|range| range.numbered);
-    if first.record.call().is_some() || node || numbered || !repeats(table, choice.op) {
+    if first.record.call().is_some() || node || numbered || !table.choices.launches_once(choice.op)
+    {
         return run.len();
     }
     let launch = |&at: &u32| table.launch(at as usize);
     let launches: Vec<(u32, [u32; 3])> = run.iter().filter_map(launch).collect();
     period(&launches)
-}
-
-/// Whether the calls of an operator launch each of their kernels once.
-fn repeats(table: &KernelTable<'_>, op: OpId) -> bool {
-    table.choices.op(op).is_some_and(|name| {
-        let family = ops::family(name);
-        let repeats = family.is_some_and(|f| REPEATING.contains(&f));
-        repeats && !name.name.starts_with("_foreach")
-    })
 }
 
 /// The length of the shortest prefix that, repeated, forms the whole list; at least 1. Linear, by the

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::marker::Marker;
 use super::range_template::RangeTemplate;
 use super::{ChoiceId, ContextId, Dir, LaunchContext, OpId, Record, Records, ShapesId, Text};
 use crate::correlate::{OpArgs, OpName, args};
-use crate::cost::ops;
+use crate::cost::{Family, ops};
 use crate::profile::RangeText;
 
 /// The operator chosen for kernels.
@@ -52,11 +52,37 @@ impl ChosenRange {
     }
 }
 
+/// Families whose calls launch each of their kernels once. Calls of other families may repeat a kernel:
+/// a convolution per group, a recurrent network per time step, a sort per digit.
+const LAUNCHED_ONCE: [Family; 14] = [
+    Family::Gemm,
+    Family::Norm,
+    Family::Softmax,
+    Family::Loss,
+    Family::Pointwise,
+    Family::Dropout,
+    Family::Reduce,
+    Family::Copy,
+    Family::Cast,
+    Family::Fill,
+    Family::Random,
+    Family::Embedding,
+    Family::Pool,
+    Family::Interpolate,
+];
+
+/// Whether the calls of an operator launch each of their kernels once.
+fn launches_once(op: &OpName) -> bool {
+    let once = ops::family(op).is_some_and(|family| LAUNCHED_ONCE.contains(&family));
+    once && !op.name.starts_with("_foreach")
+}
+
 /// All choices, with their operators and arguments.
 #[derive(Debug, Default)]
 pub(super) struct OpChoices {
     list: Vec<OpChoice>,
-    ops: IndexSet<OpName, FxBuildHasher>,
+    /// Each operator, and whether its calls launch each of their kernels once.
+    ops: IndexMap<OpName, bool, FxBuildHasher>,
     shapes: Vec<OpArgs>,
 }
 
@@ -66,7 +92,12 @@ impl OpChoices {
     }
 
     pub(super) fn op(&self, id: OpId) -> Option<&OpName> {
-        self.ops.get_index(id.idx())
+        self.ops.get_index(id.idx()).map(|(op, _)| op)
+    }
+
+    /// Whether the calls of an operator launch each of their kernels once.
+    pub(super) fn launches_once(&self, id: OpId) -> bool {
+        self.ops.get_index(id.idx()).is_some_and(|(_, once)| *once)
     }
 
     pub(super) fn shapes(&self, id: ShapesId) -> Option<&OpArgs> {
@@ -79,7 +110,10 @@ impl OpChoices {
     }
 
     fn add_op(&mut self, op: OpName) -> OpId {
-        OpId::new(self.ops.insert_full(op).0)
+        let entry = self.ops.entry(op);
+        let id = OpId::new(entry.index());
+        entry.or_insert_with_key(launches_once);
+        id
     }
 
     fn add_shapes(&mut self, args: OpArgs) -> ShapesId {

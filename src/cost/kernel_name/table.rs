@@ -355,3 +355,35 @@ pub(super) fn words(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     out.triton |= !parts.params && parts.leaf.starts_with('_') && parts.args.is_empty();
     apply(*family, "", parts, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_lower_case_and_none_hides_another() {
+        for table in [HELPERS, KERNELS] {
+            for (i, (at, text, family, _)) in table.iter().enumerate() {
+                assert!(*at == At::Args || *text == text.to_lowercase(), "{text}");
+                let hidden = table.iter().take(i).any(|(before, part, other, _)| {
+                    let hides = match at {
+                        At::Starts => text.starts_with(part),
+                        _ => text.contains(part),
+                    };
+                    before == at && other != family && hides
+                });
+                assert!(!hidden, "{text} cannot be reached");
+            }
+        }
+        let mut words: Vec<&str> = WORDS
+            .iter()
+            .flat_map(|(_, words)| *words)
+            .copied()
+            .collect();
+        assert!(words.iter().all(|word| *word == word.to_lowercase()));
+        let count = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), count);
+    }
+}
