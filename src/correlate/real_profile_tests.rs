@@ -120,8 +120,23 @@ fn language_model_the_decoder_forward_and_backward() {
     assert_eq!(run.layer_source, Some(LayerSource::SourceLine));
 }
 
-/// Kernel by kernel, PyProf's direction, operator and sequence number, except where PyProf is
-/// known to be wrong: it reports gradients summed by the autograd engine as forward work.
+/// Nodes of autograd, and the operators that recorded them in this program.
+const NODES: [(&str, &str); 11] = [
+    ("Bmm", "bmm"),
+    ("Embedding", "embedding"),
+    ("FusedDropout", "dropout"),
+    ("LogSoftmax", "log_softmax"),
+    ("Mm", "matmul"),
+    ("MulBackward0", "__mul__"),
+    ("NativeLayerNorm", "layer_norm"),
+    ("NllLoss", "nll_loss"),
+    ("Softmax", "softmax"),
+    ("Split", "cat"),
+    ("threshold", "relu"),
+];
+
+/// Kernel by kernel, PyProf's direction and operator, except where PyProf is known to be wrong: it
+/// reports gradients summed by the autograd engine as forward work.
 #[test]
 fn language_model_agrees_with_pyprof() {
     let Some(run) = run("lm_net.sql") else { return };
@@ -144,7 +159,11 @@ fn language_model_agrees_with_pyprof() {
                 assert_eq!(module.as_str(), Some(op.module.as_str()));
                 assert_eq!(name.as_str(), Some(op.name.as_str()));
             }
-            ("bprop", Direction::Bprop) => {}
+            ("bprop", Direction::Bprop) => {
+                // PyProf names the node of autograd; the operator is that of the forward call.
+                let node = last("op").and_then(Literal::as_str).unwrap();
+                assert!(NODES.contains(&(node, op.name.as_str())), "{node} {op:?}");
+            }
             ("fprop", Direction::Bprop) => {
                 assert!(matches!(op.name.as_str(), "add" | "add_" | "sum"));
                 assert_eq!(last("mod").and_then(Literal::as_str), Some("na"));

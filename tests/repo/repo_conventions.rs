@@ -94,10 +94,14 @@ fn module(file: &str) -> &str {
 /// Code without comments and without the tests at the end of a file, with line numbers.
 fn code(text: &str) -> Vec<(usize, &str)> {
     let lines: Vec<&str> = text.lines().collect();
-    let tests = lines
-        .windows(2)
-        .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].ends_with('{'))
-        .unwrap_or(lines.len());
+    let begin_tests = |at: &usize| {
+        let mut behind = lines[at + 1..].iter();
+        lines[*at] == "#[cfg(test)]"
+            && behind
+                .find(|line| !line.starts_with("#["))
+                .is_some_and(|line| line.ends_with('{'))
+    };
+    let tests = (0..lines.len()).find(begin_tests).unwrap_or(lines.len());
     (1..)
         .zip(&lines[..tests])
         .map(|(number, line)| (number, line.split("//").next().unwrap_or("")))

@@ -3,9 +3,75 @@
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::number;
+use super::json::object;
+use super::number::{count, text};
 use crate::profile::{CpuUse, Device, LoaderConfig, RunTime, Switch};
+
+type Raw<'a> = Option<&'a RawValue>;
+
+object! {
+    /// An entry of `deviceProperties`.
+    Properties {
+        id: Raw<'a> = "id",
+        name: Raw<'a> = "name",
+        memory: Raw<'a> = "totalGlobalMem",
+        major: Raw<'a> = "computeMajor",
+        minor: Raw<'a> = "computeMinor",
+        sms: Raw<'a> = "numSms",
+        threads_per_sm: Raw<'a> = "maxThreadsPerMultiprocessor",
+        warp: Raw<'a> = "warpSize",
+        registers_per_sm: Raw<'a> = "regsPerMultiprocessor",
+        shared_per_sm: Raw<'a> = "sharedMemPerMultiprocessor" | "maxSharedMemoryPerMultiProcessor",
+        shared_per_block_optin: Raw<'a> = "sharedMemPerBlockOptin",
+    }
+}
+
+object! {
+    /// `distributedInfo`.
+    Distributed {
+        rank: Raw<'a> = "rank",
+        world_size: Raw<'a> = "world_size",
+    }
+}
+
+object! {
+    /// What `pyprof-advise run` says of its recording.
+    Capture {
+        loaders: Raw<'a> = "loaders",
+        environment: Raw<'a> = "environment",
+        scheduling: Raw<'a> = "scheduling",
+    }
+}
+
+object! {
+    /// Its `scheduling`.
+    Scheduling {
+        cpus: Raw<'a> = "cpus",
+        window_ns: Raw<'a> = "window_ns",
+        thread: Raw<'a> = "thread",
+        workers: Raw<'a> = "workers",
+    }
+}
+
+object! {
+    /// Times of threads in it.
+    Threads {
+        ran_ns: Raw<'a> = "ran_ns",
+        ready_ns: Raw<'a> = "ready_ns",
+    }
+}
+
+object! {
+    /// An entry of its `loaders`.
+    Loader {
+        workers: Raw<'a> = "num_workers",
+        pin_memory: Raw<'a> = "pin_memory",
+        prefetch: Raw<'a> = "prefetch_factor",
+        persistent: Raw<'a> = "persistent_workers",
+    }
+}
 
 /// Most configurations of DataLoaders, as many as the recording keeps.
 const MAX_LOADERS: usize = 16;
@@ -59,16 +125,15 @@ impl About {
             "schemaVersion" => self.schema = short(value),
             "deviceProperties" => self.devices = devices(value),
             "distributedInfo" => {
-                let info = &parsed(value);
-                self.rank = count32(&info["rank"]);
-                self.world_size = count32(&info["world_size"]).filter(|&n| n > 0);
+                let info = serde_json::from_str::<Distributed<'_>>(value).unwrap_or_default();
+                self.rank = info.rank.and_then(count32);
+                self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
             }
-            // What `pyprof-advise run` says of its recording.
             "pyprof_advise" => {
-                let capture = &parsed(value);
-                self.loaders = loaders(&capture["loaders"]);
-                self.switches = switches(&capture["environment"]);
-                self.cpu_use = cpu_use(&capture["scheduling"]);
+                let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
+                self.loaders = loaders(&capture);
+                self.switches = switches(capture.environment.map_or("{}", RawValue::get));
+                self.cpu_use = cpu_use(&capture);
             }
             "baseTimeNanoseconds" => {
                 self.base_ns = value.trim().trim_matches('"').parse().ok();
@@ -77,7 +142,7 @@ impl About {
             _ if KNOWN.contains(&key) => {}
             _ if is_environment(key, value) => {
                 self.environment = true;
-                self.switches.extend(switches(&parsed(value)));
+                self.switches.extend(switches(value));
             }
             _ => {}
         }
@@ -106,115 +171,103 @@ fn same_board(a: &Device, b: &Device) -> bool {
     (&a.name, a.compute_capability, a.sm_count) == (&b.name, b.compute_capability, b.sm_count)
 }
 
-/// A value; null for damaged JSON.
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-/// A non-negative integer, written as a number or a string.
-fn count(value: &Value) -> Option<u64> {
-    let text = value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned);
-    u64::try_from(number::whole_in(text.trim())?).ok()
-}
-
-fn count32(value: &Value) -> Option<u32> {
-    count(value).and_then(|n| u32::try_from(n).ok())
-}
-
-/// The items of a list; none of any other value.
-fn items(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
 fn devices(value: &str) -> FxHashMap<u32, Device> {
-    let list = parsed(value);
+    let list: Vec<Properties<'_>> = serde_json::from_str(value).unwrap_or_default();
     (0..)
-        .zip(items(&list).iter().take(MAX_DEVICES))
+        .zip(list.iter().take(MAX_DEVICES))
         .map(|(position, properties)| device(position, properties))
         .map(|device| (device.ordinal, device))
         .collect()
 }
 
-fn device(position: u32, properties: &Value) -> Device {
-    let number = |key: &str| count32(&properties[key]);
-    let positive = |key: &str| number(key).filter(|&n| n > 0);
-    let name = properties["name"].as_str().unwrap_or_default().trim();
-    let shared = [
-        "sharedMemPerMultiprocessor",
-        "maxSharedMemoryPerMultiProcessor",
-    ];
+fn device(position: u32, properties: &Properties<'_>) -> Device {
+    let number = |value: Raw<'_>| value.and_then(count32);
+    let name = properties.name.map(text).unwrap_or_default();
+    let warp = number(properties.warp).filter(|&w| w > 0);
     Device {
-        ordinal: number("id").unwrap_or(position),
-        name: Some(name.to_owned()).filter(|n| !n.is_empty()),
-        compute_capability: number("computeMajor").zip(number("computeMinor")),
-        sm_count: positive("numSms"),
-        memory_bytes: count(&properties["totalGlobalMem"]).filter(|&n| n > 0),
-        max_warps_per_sm: number("maxThreadsPerMultiprocessor")
-            .zip(positive("warpSize"))
+        ordinal: number(properties.id).unwrap_or(position),
+        name: Some(name.trim().to_owned()).filter(|n| !n.is_empty()),
+        compute_capability: number(properties.major).zip(number(properties.minor)),
+        sm_count: number(properties.sms).filter(|&n| n > 0),
+        memory_bytes: properties.memory.and_then(count).filter(|&n| n > 0),
+        max_warps_per_sm: number(properties.threads_per_sm)
+            .zip(warp)
             .map(|(threads, warp)| threads / warp)
             .filter(|&n| n > 0),
-        registers_per_sm: positive("regsPerMultiprocessor"),
-        shared_per_sm: shared.into_iter().find_map(positive),
-        shared_per_block_optin: positive("sharedMemPerBlockOptin"),
+        registers_per_sm: number(properties.registers_per_sm).filter(|&n| n > 0),
+        shared_per_sm: number(properties.shared_per_sm).filter(|&n| n > 0),
+        shared_per_block_optin: number(properties.shared_per_block_optin).filter(|&n| n > 0),
         ..Device::default()
     }
 }
 
 /// The switches among environment variables, of a recording or as some clusters add them to a trace: an object, a
 /// list of `NAME=value`, or a text with one in each line.
-fn switches(value: &Value) -> Vec<Switch> {
+fn switches(value: &str) -> Vec<Switch> {
     /// More than any environment has.
     const MOST: usize = 10_000;
     let of_text = |text: &str| {
         let (name, value) = text.split_once('=')?;
         Switch::of(name.trim(), value)
     };
-    match value {
-        Value::Object(members) => (members.iter().take(MOST))
+    match serde_json::from_str::<Value>(value) {
+        Ok(Value::Object(members)) => (members.iter().take(MOST))
             .filter_map(|(name, value)| Switch::of(name, value.as_str()?))
             .collect(),
-        Value::Array(items) => (items.iter().take(MOST))
+        Ok(Value::Array(items)) => (items.iter().take(MOST))
             .filter_map(|item| of_text(item.as_str()?))
             .collect(),
-        Value::String(text) => text.lines().take(MOST).filter_map(of_text).collect(),
+        Ok(Value::String(text)) => text.lines().take(MOST).filter_map(of_text).collect(),
         _ => Vec::new(),
     }
 }
 
 /// What a recording says about CPUs.
-fn cpu_use(scheduling: &Value) -> CpuUse {
-    let time = |threads: &Value| {
-        let ran_ns = count(&threads["ran_ns"])?;
-        let ready_ns = count(&threads["ready_ns"])?;
+fn cpu_use(capture: &Capture<'_>) -> CpuUse {
+    fn parsed<'a, T: serde::Deserialize<'a> + Default>(value: Raw<'a>) -> T {
+        let value = value.and_then(|value| serde_json::from_str(value.get()).ok());
+        value.unwrap_or_default()
+    }
+    let scheduling: Scheduling<'_> = parsed(capture.scheduling);
+    let time = |threads: Raw<'_>| {
+        let threads: Threads<'_> = parsed(threads);
+        let ran_ns = threads.ran_ns.and_then(count)?;
+        let ready_ns = threads.ready_ns.and_then(count)?;
         Some(RunTime { ran_ns, ready_ns })
     };
+    let number = |value: Raw<'_>| value.and_then(count32).unwrap_or(0);
     CpuUse {
-        cpus: count32(&scheduling["cpus"]).unwrap_or(0),
-        window_ns: count(&scheduling["window_ns"]).unwrap_or(0),
-        thread: time(&scheduling["thread"]),
-        workers: time(&scheduling["workers"]),
+        cpus: number(scheduling.cpus),
+        window_ns: scheduling.window_ns.and_then(count).unwrap_or(0),
+        thread: time(scheduling.thread),
+        workers: time(scheduling.workers),
     }
 }
 
-fn loaders(list: &Value) -> Vec<LoaderConfig> {
+fn loaders(capture: &Capture<'_>) -> Vec<LoaderConfig> {
+    let list = capture.loaders.map_or("[]", RawValue::get);
+    let list: Vec<Loader<'_>> = serde_json::from_str(list).unwrap_or_default();
+    let is_true = |value: Raw<'_>| value.is_some_and(|value| value.get() == "true");
     let mut loaders: Vec<LoaderConfig> = Vec::new();
-    for loader in items(list).iter().take(MAX_LOADERS) {
-        let Some(workers) = count32(&loader["num_workers"]) else {
+    for loader in list.iter().take(MAX_LOADERS) {
+        let Some(workers) = loader.workers.and_then(count32) else {
             continue;
         };
         let config = LoaderConfig {
             workers,
-            pin_memory: loader["pin_memory"] == true,
-            prefetch: count32(&loader["prefetch_factor"]),
-            persistent: loader["persistent_workers"] == true,
+            pin_memory: is_true(loader.pin_memory),
+            prefetch: loader.prefetch.and_then(count32),
+            persistent: is_true(loader.persistent),
         };
         if !loaders.contains(&config) {
             loaders.push(config);
         }
     }
     loaders
+}
+
+fn count32(value: &RawValue) -> Option<u32> {
+    count(value).and_then(|n| u32::try_from(n).ok())
 }
 
 /// A version: a number or a short text.
@@ -239,13 +292,13 @@ fn is_environment(key: &str, value: &str) -> bool {
     if value.len() > LOOKED_AT || !value.starts_with(['{', '[', '"']) {
         return false;
     }
-    match parsed(value) {
-        Value::Object(members) => members.contains_key("PATH") || members.contains_key("HOME"),
-        Value::Array(items) => items
+    match serde_json::from_str::<Value>(value) {
+        Ok(Value::Object(members)) => members.contains_key("PATH") || members.contains_key("HOME"),
+        Ok(Value::Array(items)) => items
             .iter()
             .filter_map(Value::as_str)
             .any(|item| item.starts_with("PATH=") || item.starts_with("HOME=")),
-        Value::String(text) => text.contains("PATH=") && text.contains("HOME="),
+        Ok(Value::String(text)) => text.contains("PATH=") && text.contains("HOME="),
         _ => false,
     }
 }

@@ -91,6 +91,8 @@ macro_rules! object {
     };
 }
 
+pub(super) use object;
+
 type Raw<'a> = Option<&'a RawValue>;
 
 object! {
