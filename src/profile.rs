@@ -600,6 +600,15 @@ impl Profile {
         Some(self.threads.get(thread.idx())?.process)
     }
 
+    /// The value of a call's correlation id in its process, to be set; `None` for a number outside the map.
+    pub(crate) fn slot_of_call<'m, V: Copy>(
+        &self,
+        call: &ApiCall,
+        map: &'m mut CorrelationMap<V>,
+    ) -> Option<&'m mut Option<V>> {
+        map.slot(self.process_of(call.thread)?, call.correlation)
+    }
+
     /// The launch configuration of a kernel.
     pub fn config(&self, kernel: &Kernel) -> LaunchConfig {
         self.configs

@@ -10,8 +10,7 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
     let started = profile.kernels.iter().map(|k| (k.process, k.correlation));
     let mut best: CorrelationMap<CallId> = CorrelationMap::for_numbers(started);
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
-        let process = profile.process_of(call.thread);
-        let Some(slot) = process.and_then(|p| best.slot(p, call.correlation)) else {
+        let Some(slot) = profile.slot_of_call(call, &mut best) else {
             continue;
         };
         let known = slot.and_then(|known| profile.calls.get(known.idx()));
@@ -32,8 +31,7 @@ pub(crate) fn work_calls(profile: &Profile) -> CorrelationMap<CallId> {
     let syncs = profile.syncs.iter().map(|s| (s.process, s.correlation));
     let mut first = CorrelationMap::for_numbers(copies.chain(sets).chain(graphs).chain(syncs));
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
-        let process = profile.process_of(call.thread);
-        if let Some(slot) = process.and_then(|p| first.slot(p, call.correlation)) {
+        if let Some(slot) = profile.slot_of_call(call, &mut first) {
             slot.get_or_insert(id);
         }
     }

@@ -239,8 +239,7 @@ fn kernel_unions(run: &Run) -> Vec<Vec<Span>> {
 
 /// The part of `span` that a union of intervals covers, in ns.
 fn covered_ns(union: &[Span], span: Span) -> i64 {
-    let from = union.partition_point(|u| u.end <= span.start);
-    let touching = union.iter().skip(from).take_while(|u| u.start < span.end);
+    let touching = span.overlapping(union, |u| *u);
     touching.map(|u| u.clip(span).ns()).sum()
 }
 

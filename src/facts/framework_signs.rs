@@ -304,9 +304,7 @@ fn copied_in(run: &Run, signs: &Signs) -> f64 {
     let inside = |call: &Option<CallId>| {
         let call = run.profile.calls.get((*call)?.idx())?;
         let spans = ranges.get(&call.thread)?;
-        let after = spans.partition_point(|s| s.start <= call.span.start);
-        let span = spans.get(after.checked_sub(1)?)?;
-        Some(span.contains(call.span.start))
+        Some(Span::one_contains(spans, call.span.start))
     };
     let window = run.window.span;
     let copies = run.profile.copies.iter().zip(&run.copy_calls);

@@ -23,9 +23,9 @@ pub(super) struct Host {
     waited_share: Option<f64>,
     sets: u64,
     set_ns: f64,
-    /// Blocking memsets of pinned or managed memory: calls, and host time in them.
-    /// The operator around most of them.
+    /// The operator around most of the time of memsets.
     memset_op: Option<StrId>,
+    /// Blocking memsets of pinned or managed memory: calls, and host time in them.
     blocking_sets: u64,
     blocking_set_ns: f64,
     round_trips: RoundTrips,

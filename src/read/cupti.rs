@@ -240,8 +240,7 @@ pub(super) fn take_sync_kinds_from_calls(profile: &mut Profile) {
     for call in &profile.calls {
         let named = named.get(call.name.idx()).copied().flatten();
         if named.is_some()
-            && let Some(process) = profile.process_of(call.thread)
-            && let Some(kind @ None) = kinds.slot(process, call.correlation)
+            && let Some(kind @ None) = profile.slot_of_call(call, &mut kinds)
         {
             *kind = named;
         }

@@ -73,9 +73,7 @@ pub(super) fn of(run: &Run) -> Launching {
     // A call that loads code takes as long as that: only the rest of it counts.
     let loads = Span::union(run.window.loads.clone());
     let counted = |call: &ApiCall| {
-        let first = loads.partition_point(|load| load.end <= call.span.start);
-        let inside = loads.iter().skip(first);
-        let inside = inside.take_while(|load| load.start < call.span.end);
+        let inside = call.span.overlapping(&loads, |load| *load);
         inside.fold(call.span.ns(), |ns, load| ns - load.clip(call.span).ns())
     };
     let mut waits: BTreeMap<StrId, (u64, i64)> = BTreeMap::new();

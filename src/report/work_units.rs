@@ -228,9 +228,7 @@ impl Track<'_> {
 
     /// The time of a span that is not analyzed.
     fn excluded(&self, span: Span) -> i64 {
-        let first = self.excluded.partition_point(|e| e.end <= span.start);
-        let rest = self.excluded.iter().skip(first);
-        let inside = rest.take_while(|e| e.start < span.end);
+        let inside = span.overlapping(self.excluded, |e| *e);
         inside.fold(0, |sum, e| sum.saturating_add(e.clip(span).ns()))
     }
 

@@ -70,9 +70,7 @@ impl LoaderRanges {
         let thread = device.awaited_thread(&run.profile, gap);
         let thread = thread.unwrap_or(ThreadId(0));
         let ranges = self.0.get(thread.idx()).map_or(&[][..], Vec::as_slice);
-        let from = ranges.partition_point(|(span, _)| span.end <= gap.span.start);
-        let touching = ranges.iter().skip(from);
-        let touching = touching.take_while(|(span, _)| span.start < gap.span.end);
+        let touching = gap.span.overlapping(ranges, |(span, _)| *span);
         let longest = touching.max_by_key(|(span, _)| span.clip(gap.span).ns());
         longest.map_or(Loader::Other, |(_, kind)| *kind)
     }
