@@ -12,7 +12,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The tables and columns of an export that the readers read.
-const TABLES: [(&str, &[&str]); 7] = [
+const TABLES: [(&str, &[&str]); 8] = [
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",
         &[
@@ -51,6 +51,7 @@ const TABLES: [(&str, &[&str]); 7] = [
             "text",
             "textId",
             "domainId",
+            "binaryData",
         ],
     ),
     (
@@ -66,6 +67,7 @@ const TABLES: [(&str, &[&str]); 7] = [
             "copyKind",
             "srcKind",
             "dstKind",
+            "graphNodeId",
         ],
     ),
     (
@@ -79,11 +81,16 @@ const TABLES: [(&str, &[&str]); 7] = [
             "globalPid",
             "bytes",
             "memKind",
+            "graphNodeId",
         ],
     ),
     (
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
         &["start", "end", "correlationId", "globalPid", "syncType"],
+    ),
+    (
+        "PROFILER_OVERHEAD",
+        &["start", "end", "globalTid", "nameId"],
     ),
     ("StringIds", &["id", "value"]),
 ];
