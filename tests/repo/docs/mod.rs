@@ -3,6 +3,7 @@
 //!
 //! `PYPROF_ADVISE_BLESS=1 cargo test fresh` renews generated files.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,16 +15,17 @@ mod readme;
 
 const BLESS: &str = "PYPROF_ADVISE_BLESS";
 
-/// A generated page, and the function that generates it.
-type Page = (&'static str, fn() -> String);
-
-const GENERATED: &[Page] = &[
-    ("docs/rules.md", pages::rules),
-    ("docs/facts.md", pages::facts),
-    ("docs/costs.md", pages::costs),
-    ("docs/gpus.md", pages::gpus),
-    ("docs/field-notes.md", pages::field_notes),
-];
+/// The generated pages: file and content.
+fn generated() -> Vec<(String, String)> {
+    let others = [
+        ("docs/facts.md", pages::facts()),
+        ("docs/costs.md", pages::costs()),
+        ("docs/gpus.md", pages::gpus()),
+        ("docs/field-notes.md", pages::field_notes()),
+    ];
+    let others = others.map(|(file, page)| (file.to_owned(), page));
+    pages::rules().into_iter().chain(others).collect()
+}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,7 +42,9 @@ fn fresh(file: &str, want: &str) {
         return;
     }
     if std::env::var_os(BLESS).is_some_and(|v| v == "1") {
-        fs::write(root().join(file), want).unwrap();
+        let file = root().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, want).unwrap();
         return;
     }
     let line = (have.lines().zip(want.lines()))
@@ -108,65 +112,80 @@ fn playground(documents: &[&str]) -> tempfile::TempDir {
     folder
 }
 
+/// All pages of the repository, from its root.
+fn pages() -> Vec<PathBuf> {
+    let folders = ["", "docs", "docs/rules", "fixtures"];
+    let files = folders.iter().flat_map(|folder| {
+        let files = fs::read_dir(root().join(folder)).unwrap();
+        files.map(|file| Path::new(folder).join(file.unwrap().file_name()))
+    });
+    files
+        .filter(|f| f.extension() == Some("md".as_ref()))
+        .collect()
+}
+
 #[test]
 fn generated_pages_are_fresh() {
-    for (file, make) in GENERATED {
-        fresh(file, &make());
+    let generated = generated();
+    for (file, want) in &generated {
+        fresh(file, want);
+    }
+    for page in pages().iter().filter(|p| p.starts_with("docs/rules")) {
+        let known = generated.iter().any(|(file, _)| page == Path::new(file));
+        assert!(known, "{}: its category is gone", page.display());
     }
 }
 
 #[test]
-fn generated_pages_render_without_mistakes() {
-    for (file, make) in GENERATED {
-        let complaints = markdown::complaints(&make());
-        assert!(complaints.is_empty(), "{file}:\n{}", complaints.join("\n"));
+fn pages_render_without_mistakes() {
+    for page in pages() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        let complaints = markdown::complaints(&text);
+        let page = page.display();
+        assert!(complaints.is_empty(), "{page}:\n{}", complaints.join("\n"));
+        // GitHub cuts what is longer.
+        assert!(text.len() < 500 * 1024, "{page}: {} bytes", text.len());
     }
 }
 
 #[test]
-fn handwritten_pages_render_without_mistakes() {
-    for file in [
-        "CONTRIBUTING.md",
-        "README.md",
-        "docs/capture.md",
-        "docs/ci.md",
-        "docs/clusters.md",
-        "docs/configuration.md",
-        "docs/diff.md",
-        "docs/formats.md",
-        "docs/glossary.md",
-        "docs/host.md",
-        "docs/index.md",
-        "docs/measuring.md",
-        "docs/own-operators.md",
-        "docs/performance.md",
-        "docs/pyprof.md",
-        "docs/ranks.md",
-        "docs/repro.md",
-        "docs/robustness.md",
-        "docs/try.md",
-        "docs/usage.md",
-        "docs/evidence.md",
-        "docs/pyprof-differences.md",
-        "docs/rules-left-out.md",
-        "docs/writing-rules.md",
-    ] {
-        let complaints = markdown::complaints(&read(file));
-        assert!(complaints.is_empty(), "{file}:\n{}", complaints.join("\n"));
+fn links_of_pages_lead_to_files_and_headings() {
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let anchors = |path: &Path| markdown::anchors_and_links(&read(path)).0;
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let path = root().join(&page);
+        let links = markdown::anchors_and_links(&read(&path)).1;
+        for link in links.iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => path.parent().unwrap().join(file),
+            };
+            let known = match anchor {
+                "" => target.exists(),
+                anchor => target.is_file() && anchors(&target).iter().any(|a| a == anchor),
+            };
+            if !known {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn every_rule_fact_operator_and_gpu_is_listed() {
-    let [rules, facts, costs, gpus] = [0, 1, 2, 3].map(|i: usize| GENERATED[i].1());
+    let pages: BTreeMap<String, String> = generated().into_iter().collect();
+    let page = |name: &str| pages[&format!("docs/{name}.md")].as_str();
     let set = pyprof_advise::judge::RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
     for rule in set.rules() {
-        assert!(
-            rules.contains(&format!("\n### {}\n", rule.id)),
-            "{}",
-            rule.id
-        );
+        let section = format!("\n## {}\n", rule.id);
+        let category = format!("rules/{}", rule.category());
+        assert!(page(&category).contains(&section), "{}", rule.id);
+        assert!(page("rules").contains(&format!("\n| [{}](", rule.id)));
     }
+    let [facts, costs, gpus] = ["facts", "costs", "gpus"].map(page);
     for fact in pyprof_advise::facts::all() {
         assert!(
             facts.contains(&format!("\n| `{}` | ", fact.name)),

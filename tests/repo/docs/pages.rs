@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use pyprof_advise::base::cel::FUNCTIONS;
 use pyprof_advise::base::schema::Key;
+use pyprof_advise::base::text::capitalized;
 use pyprof_advise::base::{DType, units};
 use pyprof_advise::cost::{FlopsClass, UnknownCost, ops, user};
 use pyprof_advise::facts::{self, Fact, MemberKind};
@@ -28,32 +29,44 @@ fn head(title: &str, intro: &str) -> String {
 
 // ------------------------------------------------------------------------------------------- rules
 
-pub(crate) fn rules() -> String {
+/// The index of the rules, and a page per category: GitHub shows the first 500 KiB of a page only.
+pub(crate) fn rules() -> Vec<(String, String)> {
     let set = RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"));
-    let mut page = head(
+    let mut index = head(
         "The built-in rules",
         &format!(
-            "{} rules. `pyprof-advise rules explain ID` prints one of the sections below; \
-             [writing-rules.md](writing-rules.md) explains how to write your own. Text in `{{{{ }}}}` \
-             and `{{% %}}` is filled in for each finding.",
+            "{} rules, with a page for each category. `pyprof-advise rules explain ID` prints a section of \
+             such a page; [writing-rules.md](writing-rules.md) explains how to write your own.",
             set.len()
         ),
     );
+    let mut pages = Vec::new();
     for (category, about) in CATEGORIES {
         let rules = of(&set, category);
-        let _ = writeln!(page, "**[{category}](#{category})**: {about}\n");
-        page.push_str(&table(
+        let _ = writeln!(index, "## [{category}](rules/{category}.md)\n\n{about}\n");
+        index.push_str(&table(
             &["Rule", "Title", "Severity", "Confidence", "For each"],
             rules.iter().map(|rule| index_row(rule)),
         ));
-        page.push('\n');
-    }
-    for (category, _) in CATEGORIES {
-        let _ = writeln!(page, "## {category}\n");
-        for rule in of(&set, category) {
+        index.push('\n');
+        let mut page = head(
+            &format!("Rules: {category}"),
+            &format!(
+                "{about}. Text in `{{{{ }}}}` and `{{% %}}` is filled in for each finding. \
+                 [All rules](../rules.md)",
+                about = capitalized(about)
+            ),
+        );
+        for rule in rules {
             section(&mut page, rule);
         }
+        pages.push((format!("docs/rules/{category}.md"), with_one_end(&page)));
     }
+    pages.insert(0, ("docs/rules.md".to_owned(), with_one_end(&index)));
+    pages
+}
+
+fn with_one_end(page: &str) -> String {
     page.trim_end().to_owned() + "\n"
 }
 
@@ -74,7 +87,12 @@ fn index_row(rule: &Rule) -> Vec<String> {
         Confidence::High => "high",
     };
     vec![
-        format!("[{}](#{})", rule.id, anchor(&rule.id)),
+        format!(
+            "[{}](rules/{}.md#{})",
+            rule.id,
+            rule.category(),
+            anchor(&rule.id)
+        ),
         cell(&rule.title),
         severity.into(),
         confidence.into(),
@@ -93,8 +111,8 @@ fn section(page: &mut String, rule: &Rule) {
     let own = judge::explain(rule, facts::all(), &gpu);
     let (title, rest) = own.split_once('\n').unwrap_or((&own, ""));
     let title = title.trim_start_matches("# ");
-    let _ = writeln!(page, "### {}\n\n**{title}**", rule.id);
-    page.push_str(deeper(rest, 2).trim_end());
+    let _ = writeln!(page, "## {}\n\n**{title}**", rule.id);
+    page.push_str(deeper(rest, 1).trim_end());
     page.push_str("\n\n");
 }
 
