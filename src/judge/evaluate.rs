@@ -65,6 +65,9 @@ pub(super) struct Match {
     pub(super) affected: AffectedTime,
     /// The saving; `None` where it is unknown.
     pub(super) saving: Option<Range>,
+    /// The idle time that fewer launches save. Only where the host limits the steps, because elsewhere the GPU
+    /// works meanwhile.
+    pub(super) launches: Option<Range>,
 }
 
 /// The ends of the saving of a match, ns: 0 <= `low` <= `high`.
@@ -151,24 +154,20 @@ impl RuleMatches {
         match context.selects(&rule.when) {
             Ok(false) => {}
             Ok(true) => {
-                let mut affected = input.affected(member);
+                let affected = input.affected(member);
                 // Only rules about the capture report time that is excluded.
                 if affected.uncounted && !is_profile(rule) {
                     return;
                 }
                 let totals = input.totals();
-                let kind = rule.saving_kind_in(&totals);
-                let saving = if kind == rule.saving_kind() {
-                    saving(rule, &context, &mut self.faults)
-                } else {
-                    affected.idle_ns = affected.launch_ns;
-                    launch_saving(rule, &affected, &context, &mut self.faults)
-                };
-                let most = most(&affected, kind, &totals);
+                let most = most(&affected, rule.saving_kind(), &totals);
+                let saving = saving(rule, &context, &mut self.faults);
+                let launches = launch_saving(rule, &affected, &context, &mut self.faults);
                 self.matches.push(Match {
                     member,
-                    affected,
                     saving: saving.map(|saving| saving.at_most(most)),
+                    launches: launches.filter(|_| totals.host_bound()),
+                    affected,
                 });
             }
             Err(why) => self.undecided(why, member),

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput, RuleMatches};
 use super::expr::{EvalContext, Expr, Found, Undecided};
+use super::resolve::FLOOR;
 use super::rule::{GroupBy, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
-use crate::facts::{AffectedTime, Answer, Member, Totals, Value};
+use crate::facts::{AffectedTime, Answer, Member, MemberKind, Totals, Value};
 
 /// A finding before its position in the report is known.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub(super) struct FindingDraft {
     pub(super) kind: SavingKind,
     /// ns covered.
     pub(super) time_ns: f64,
-    /// `time_ns` as a share of the GPU busy time, or the idle time as a share of the window.
+    /// `time_ns` as a share of the GPU busy time; of the window if it [is idle time](is_idle_time).
     pub(super) share: f64,
     pub(super) calls: u64,
     /// Sum of the savings that are known.
@@ -129,32 +130,60 @@ impl Group {
     }
 }
 
+/// Whether the time that the findings of a rule cover is idle time, and their share one of the window.
+pub(super) fn is_idle_time(rule: &Rule) -> bool {
+    rule.for_each == MemberKind::Gap
+}
+
+/// Whether matches save the host launches, rather than the GPU work: where late launches cost enough for a finding.
+/// Elsewhere fewer launches shorten no step.
+fn saves_idle_time(rule: &Rule, matches: &[Match], totals: &Totals) -> bool {
+    let launches = sum(matches.iter().map(|m| m.launches));
+    launches.is_some_and(|idle| rule.saving_ns.is_none() || idle.high >= FLOOR * totals.window_ns)
+}
+
+/// The sum of the savings that are known.
+fn sum(savings: impl Iterator<Item = Option<Range>>) -> Option<Range> {
+    savings.flatten().reduce(|sum, saving| Range {
+        low: sum.low + saving.low,
+        high: sum.high + saving.high,
+    })
+}
+
 /// Sums matches up.
-fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Option<FindingDraft> {
+fn draft(
+    index: usize,
+    rule: &Rule,
+    mut matches: Vec<Match>,
+    totals: &Totals,
+) -> Option<FindingDraft> {
+    let kind = if saves_idle_time(rule, &matches, totals) {
+        for matched in &mut matches {
+            matched.saving = matched.launches;
+            matched.affected.idle_ns = matched.affected.launch_ns;
+        }
+        SavingKind::Idle
+    } else {
+        rule.saving_kind()
+    };
     let worst = worst(&matches)?;
-    let kind = rule.saving_kind_in(totals);
     let time_ns = covered(&matches);
-    let whole = match rule.saving_kind() {
-        SavingKind::Idle => totals.window_ns,
-        SavingKind::Gpu | SavingKind::Copy => totals.gpu_busy_ns,
+    let whole = if is_idle_time(rule) {
+        totals.window_ns
+    } else {
+        totals.gpu_busy_ns
     };
     // Kernels that run side by side add up to more than the time the GPU was busy.
     let share = part(time_ns, whole).min(1.0);
     let calls = matches
         .iter()
         .fold(0_u64, |sum, p| sum.saturating_add(p.affected.calls));
-    let saving = matches
-        .iter()
-        .filter_map(|p| p.saving)
-        .reduce(|sum, saving| Range {
-            low: sum.low + saving.low,
-            high: sum.high + saving.high,
-        });
+    let saving = sum(matches.iter().map(|p| p.saving));
     let place_of_worst = matches
         .get(worst)
         .map(|p| p.affected.place.clone())
         .unwrap_or_default();
-    let sum =
+    let all =
         |part: fn(&AffectedTime) -> f64| matches.iter().map(|p| part(&p.affected)).sum::<f64>();
     let double = |value: f64| Value::Double(if value.is_finite() { value } else { 0.0 });
     let count = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
@@ -169,11 +198,11 @@ fn draft(index: usize, rule: &Rule, matches: Vec<Match>, totals: &Totals) -> Opt
     );
     found.set(
         "found.idle_share",
-        double(part(sum(|s| s.idle_ns), totals.window_ns)),
+        double(part(all(|s| s.idle_ns), totals.window_ns)),
     );
     found.set(
         "found.copy_share",
-        double(part(sum(|s| s.copy_ns), totals.window_ns)),
+        double(part(all(|s| s.copy_ns), totals.window_ns)),
     );
     found.set("found.saving_ns", double(saving.map_or(0.0, |s| s.high)));
     found.set("found.saving_low_ns", double(saving.map_or(0.0, |s| s.low)));

@@ -207,7 +207,7 @@ pub struct Finding {
     pub calls: u64,
     /// GPU time covered (idle time for gaps), ns.
     pub time_ns: f64,
-    /// `time_ns` as a fraction of GPU busy time (of the window for idle findings), 0 to 1.
+    /// `time_ns` as a fraction of GPU busy time (of the window for findings about gaps), 0 to 1.
     pub share: f64,
     /// Estimated saving; `None` if the rule has no estimate.
     pub saving: Option<Saving>,

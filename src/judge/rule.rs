@@ -9,7 +9,7 @@ use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
-use crate::facts::{MemberKind, Totals, Value};
+use crate::facts::{MemberKind, Value};
 
 /// The folders of rules, each with its subject. The folder of a rule is its category.
 pub const CATEGORIES: &[(&str, &str)] = &[
@@ -122,22 +122,13 @@ impl Rule {
         }
     }
 
-    /// The kind of time its findings save.
+    /// The kind of time that `saving_ns` is.
     pub fn saving_kind(&self) -> SavingKind {
         self.saving_kind.unwrap_or(match self.for_each {
             MemberKind::Gap => SavingKind::Idle,
             MemberKind::Copy => SavingKind::Copy,
             _ => SavingKind::Gpu,
         })
-    }
-
-    /// The kind of time its findings save in a run: launches that go away save the time of the host, which is
-    /// what counts where the host limits the steps.
-    pub fn saving_kind_in(&self, totals: &Totals) -> SavingKind {
-        match &self.launches_removed {
-            Some(_) if totals.host_bound() => SavingKind::Idle,
-            _ => self.saving_kind(),
-        }
     }
 
     /// The first variant of the fix whose condition holds, with its index; `None` if none does. A

@@ -12,7 +12,7 @@ use super::expr::{EvalContext, Expr, FOUND, Name, Undecided};
 use super::grouping::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
-use super::{Finding, RuleResults, SavingKind};
+use super::{Finding, RuleResults};
 use crate::base::cel::Node;
 use crate::base::toml::quoted;
 use crate::base::{text, units};
@@ -115,7 +115,7 @@ fn in_report(
     let basis = per_step(input);
     let own = |list: &[Finding]| -> Vec<String> {
         let own = list.iter().filter(|f| f.rule == rule.id);
-        own.map(|finding| expected_saving(finding, &basis))
+        own.map(|finding| expected_saving(rule, finding, &basis))
             .collect()
     };
 
@@ -193,12 +193,13 @@ fn per_step(input: &dyn RuleInput) -> (f64, &'static str) {
     }
 }
 
-fn expected_saving(finding: &Finding, (divisor, per): &(f64, &'static str)) -> String {
+fn expected_saving(rule: &Rule, finding: &Finding, (divisor, per): &(f64, &'static str)) -> String {
     let place = plain(&finding.place);
     let share = units::percent(finding.share);
-    let whole = match finding.saving.map(|saving| saving.kind) {
-        Some(SavingKind::Idle) => "the window",
-        _ => "GPU time",
+    let whole = if grouping::is_idle_time(rule) {
+        "the window"
+    } else {
+        "GPU time"
     };
     match &finding.saving {
         None => format!("{place}: {share} of {whole}, saving not estimated"),
