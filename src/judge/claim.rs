@@ -156,7 +156,7 @@ impl<'a> Claims<'a> {
     /// Takes from a finding that makes launches faster what others save of the same gaps with fewer launches;
     /// all findings must have claimed.
     pub(super) fn leave_to_fewer_launches(&self, draft: &FindingDraft, saving: &mut Saving) {
-        let twice = self.late_gaps + self.fewer_launches - self.totals.late_launch_ns;
+        let twice = self.claimed_twice();
         let late = |m: &Match| matches!(m.member, Member::Gap(_)) && m.affected.launch_ns > 0.0;
         if twice <= 0.0 || !draft.matches.iter().any(late) {
             return;
@@ -167,6 +167,11 @@ impl<'a> Claims<'a> {
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
         saving.step_ns = saving.step_ns.map(|ns| ns * rest);
         saving.step_low_ns = saving.step_low_ns.map(|ns| ns * rest);
+    }
+
+    /// ns of late gaps that both faster and fewer launches have claimed.
+    fn claimed_twice(&self) -> f64 {
+        (self.late_gaps + self.fewer_launches - self.totals.late_launch_ns).max(0.0)
     }
 
     /// Marks the work that a finding covers as removed or replaced: nothing more can be saved on it.
@@ -247,7 +252,7 @@ impl<'a> Claims<'a> {
             }
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
-                let left = self.totals.reliable_idle_ns - self.idle;
+                let left = self.totals.reliable_idle_ns - self.idle + self.claimed_twice();
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
                 self.idle += taken;

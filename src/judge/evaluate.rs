@@ -65,8 +65,7 @@ pub(super) struct Match {
     pub(super) affected: AffectedTime,
     /// The saving; `None` where it is unknown.
     pub(super) saving: Option<Range>,
-    /// The idle time that fewer launches save. Only where the host limits the steps, because elsewhere the GPU
-    /// works meanwhile.
+    /// The idle time that fewer launches save; `None` if the fix removes none.
     pub(super) launches: Option<Range>,
 }
 
@@ -166,7 +165,7 @@ impl RuleMatches {
                 self.matches.push(Match {
                     member,
                     saving: saving.map(|saving| saving.at_most(most)),
-                    launches: launches.filter(|_| totals.host_bound()),
+                    launches,
                     affected,
                 });
             }

@@ -135,11 +135,22 @@ pub(super) fn is_idle_time(rule: &Rule) -> bool {
     rule.for_each == MemberKind::Gap
 }
 
-/// Whether matches save the host launches, rather than the GPU work: where late launches cost enough for a finding.
-/// Elsewhere fewer launches shorten no step.
-fn saves_idle_time(rule: &Rule, matches: &[Match], totals: &Totals) -> bool {
-    let launches = sum(matches.iter().map(|m| m.launches));
-    launches.is_some_and(|idle| rule.saving_ns.is_none() || idle.high >= FLOOR * totals.window_ns)
+/// Whether fewer launches shorten the steps by enough for a finding, and by more than less GPU work does: where late
+/// launches follow the work, the GPU waits for them however short it is.
+fn saves_idle_time(matches: &[Match], totals: &Totals) -> bool {
+    let Some((launches, run_weight)) =
+        sum(matches.iter().map(|m| m.launches)).zip(totals.step_weight)
+    else {
+        return false;
+    };
+    let weight = |m: &Match| {
+        let sites = m.all_sites();
+        let weights = sites.map(|s| s.step_weight.map_or(run_weight, |w| w.high) * s.time_ns);
+        part(weights.sum(), m.all_sites().map(|s| s.time_ns).sum())
+    };
+    let savings = matches.iter().filter_map(|m| Some((m, m.saving?.high)));
+    let shorter: f64 = savings.map(|(m, saving)| saving * weight(m)).sum();
+    launches.high >= FLOOR * totals.window_ns && launches.high > shorter
 }
 
 /// The sum of the savings that are known.
@@ -157,7 +168,7 @@ fn draft(
     mut matches: Vec<Match>,
     totals: &Totals,
 ) -> Option<FindingDraft> {
-    let kind = if saves_idle_time(rule, &matches, totals) {
+    let kind = if saves_idle_time(&matches, totals) {
         for matched in &mut matches {
             matched.saving = matched.launches;
             matched.affected.idle_ns = matched.affected.launch_ns;
