@@ -144,15 +144,21 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         if analysed.len() < FEWEST_STEPS || marked.len() >= rest.len() {
             return marked;
         }
-        let typical = median(&mut rest.iter().map(|s| s.ns()).collect::<Vec<_>>()).unwrap_or(0);
-        if first.ns() as f64 <= SLOW_ITERATION * typical as f64 {
+        let work = kernel_times(&spans, launched);
+        // A host that runs ahead only queues the work: its step lasts as long as the GPU works on it.
+        let lengths: Vec<i64> = (spans.iter().zip(&work))
+            .map(|(span, work)| span.ns().max(*work))
+            .collect();
+        let typical = |list: &[i64]| median(&mut list.get(1..).unwrap_or_default().to_vec());
+        let typical_length = typical(&lengths).unwrap_or(0);
+        let length = lengths.first().copied().unwrap_or(0);
+        if length as f64 <= SLOW_ITERATION * typical_length as f64 {
             return marked;
         }
-        let work = kernel_times(&spans, launched);
-        let (own, others) = work.split_first().unwrap_or((&0, &[]));
-        let typical_work = median(&mut others.to_vec()).unwrap_or(0);
-        let same = *own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
-        let excess = first.ns().saturating_sub(typical);
+        let own = work.first().copied().unwrap_or(0);
+        let typical_work = typical(&work).unwrap_or(0);
+        let same = own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
+        let excess = length.saturating_sub(typical_length);
         let loads = loading_ns(profile, *first) as f64 >= 0.2 * excess as f64;
         if !same && !loads {
             return marked;

@@ -7,6 +7,7 @@ use super::model::{DeviceTimeline, Link, Run, Step, StepId, StepOrigin, StepSour
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
 use super::step_sources::{self, Recognized};
+use crate::base::statistics::median;
 use crate::profile::{CallId, ProcessId, Profile, RangeKind, Span, ThreadId};
 
 /// The steps of a run, and when each process was in which step.
@@ -185,8 +186,9 @@ pub struct StepTime {
     pub ns: f64,
     /// Mean length on the host, ns.
     pub host_ns: f64,
-    /// Whether the host runs ahead and only queues the work of its steps, which take longer on the GPU.
-    pub host_is_ahead: bool,
+    /// Median length on the host, ns, where the host runs ahead and only queues the work of its steps, which take
+    /// longer on the GPU. A host that waits for the GPU in most steps is not ahead.
+    pub host_ahead_ns: Option<f64>,
 }
 
 impl StepTime {
@@ -204,12 +206,16 @@ impl StepTime {
             true => window_ns / number,
             false => host_ns,
         };
-        (!judged.is_empty()).then_some(StepTime {
+        let mut lengths: Vec<i64> = judged.iter().map(|s| s.span.ns()).collect();
+        let typical = median(&mut lengths)? as f64;
+        Some(StepTime {
             steps: judged.len() as u64,
             work_steps,
             ns,
             host_ns,
-            host_is_ahead: gpu_ns(&judged).is_some_and(|gpu| gpu > Self::AHEAD * host_ns),
+            host_ahead_ns: gpu_ns(&judged)
+                .filter(|gpu| *gpu > Self::AHEAD * typical.max(host_ns))
+                .map(|_| typical),
         })
     }
 }
@@ -407,8 +413,22 @@ mod tests {
             ((200, 300), (2_010, 3_000)),
         ];
         let time = time(&queued, 3_000.0);
-        assert_eq!((time.ns, time.host_ns), (1_000.0, 100.0));
-        assert!(time.host_is_ahead);
+        assert_eq!((time.ns, time.host_ahead_ns), (1_000.0, Some(100.0)));
+    }
+
+    #[test]
+    fn host_that_waits_in_most_steps_is_not_ahead() {
+        // The last step ends before the call in which the host waits for it, or the queue is not full yet in the first.
+        for short in [0, 2] {
+            let mut steps = [
+                ((0, 100), (0, 100)),
+                ((100, 200), (100, 200)),
+                ((200, 300), (200, 300)),
+            ];
+            let (host, _) = &mut steps[short];
+            host.1 = host.0 + 10;
+            assert_eq!(time(&steps, 300.0).host_ahead_ns, None);
+        }
     }
 
     #[test]
@@ -420,7 +440,7 @@ mod tests {
             ((46, 98), (90, 92)),
         ];
         let time = time(&uneven, 98.0);
-        assert!(!time.host_is_ahead);
+        assert_eq!(time.host_ahead_ns, None);
         assert_eq!(time.host_ns, 32.0);
     }
 

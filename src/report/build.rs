@@ -200,7 +200,7 @@ fn summary(facts: &FactTable<'_>) -> Summary {
         steps: step.map_or(0, |s| s.steps),
         work_steps: step.and_then(|s| s.work_steps),
         step_ns: step.map(|s| s.ns),
-        host_step_ns: step.filter(|s| s.host_is_ahead).map(|s| s.host_ns),
+        host_step_ns: step.and_then(|s| s.host_ahead_ns),
         exposed_comm_per_step_ns: step
             .filter(|_| exposed_comm_ns > 0)
             .and_then(|_| exposed_comm_per_step(run)),

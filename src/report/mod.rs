@@ -304,7 +304,7 @@ pub struct Summary {
     /// Mean length of those steps: the window of a device over `work_steps`, so that the parts of a step add
     /// up to it.
     pub step_ns: Option<f64>,
-    /// Mean length of the steps on the host, where it is shorter because the host only queues work.
+    /// Median length of the steps on the host, where it is shorter because the host only queues work.
     pub host_step_ns: Option<f64>,
     /// Communication per step while nothing else ran; `null` without steps or communication.
     pub exposed_comm_per_step_ns: Option<f64>,
