@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::share;
+use crate::base::text::{capitalized, md};
 use crate::judge::order::{FindingFigures, Place, SavingFigures, Standing};
 use crate::judge::{SavingKind, is_above_floor};
 use crate::report::{
-    FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
+    CallUnit, FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
 };
 
 /// Most ranks named in a list.
@@ -86,6 +87,7 @@ pub(super) fn fold(
         capture: capture
             .values()
             .filter_map(|group| one(group, summary, (names, slack_ns)))
+            .map(with_ranks)
             .collect(),
         ..Folded::default()
     };
@@ -104,6 +106,18 @@ pub(super) fn fold(
         folded.findings.push(finding);
     }
     folded
+}
+
+/// A remark about some captures says which.
+fn with_ranks(mut remark: FindingReport) -> FindingReport {
+    if let Some(ranks) = remark.on_ranks.as_ref().filter(|ranks| ranks.on < ranks.of) {
+        let unit = match ranks.on {
+            1 => capitalized(&ranks.unit),
+            _ => format!("{}s", capitalized(&ranks.unit)),
+        };
+        remark.message = format!("{unit} {}: {}", md(&ranks.names), remark.message);
+    }
+    remark
 }
 
 /// Lets savings of communication be no more than its transfers take, all together: the rest is waiting,
@@ -188,11 +202,11 @@ fn one(
     let all = || group.iter().map(|found| found.finding);
     let saving = saving(group, summary, slack_ns);
     let time_ns = all().map(|f| f.time_ns).sum();
-    let whole = match &saving {
-        Some(s) if s.kind == SavingKind::Idle => summary.device_window_ns,
-        _ => summary.busy_ns,
+    let idle = worst.finding.calls_unit == CallUnit::Gap;
+    let whole = match idle {
+        true => summary.device_window_ns,
+        false => summary.busy_ns,
     };
-    let idle = saving.as_ref().is_some_and(|s| s.kind == SavingKind::Idle);
     let elsewhere = all().any(|f| f.place != worst.finding.place);
     Some(FindingReport {
         number: 0,

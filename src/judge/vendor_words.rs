@@ -6,7 +6,7 @@ use crate::facts::{Answer, Lookup, Value};
 /// NVIDIA's word and what it is called on ROCm, longer ones first where one begins another. Only what
 /// means the same: `torch.cuda` and `"cuda"` are spelt so on ROCm too and are not here.
 /// Sources: HIP programming guide ("Understanding the HIP programming model"), the MIOpen, hipBLASLt,
-/// ROCm Compute Profiler and AMD SMI documentation.
+/// ROCm Compute Profiler, AMD SMI and AMD Instinct documentation.
 const WORDS: &[(&str, &str)] = &[
     ("`ncu --set full`", "`rocprof-compute profile`"),
     (
@@ -23,6 +23,7 @@ const WORDS: &[(&str, &str)] = &[
     ("cuBLAS", "hipBLASLt"),
     ("cuDNN", "MIOpen"),
     ("NCCL", "RCCL"),
+    ("NVLink", "Infinity Fabric"),
     ("Nsight Compute", "ROCm Compute Profiler"),
     ("SMs", "compute units"),
     ("an SM", "a compute unit"),
