@@ -20,6 +20,10 @@ const SLOW_ITERATION: f64 = 1.5;
 const SAME_WORK: f64 = 0.5;
 /// Minimum number of steps from which there is a median to compare the first one with.
 const FEWEST_STEPS: usize = 3;
+/// Share of the time by which a first iteration is longer that loading code must take to explain it.
+const LOADING: f64 = 0.2;
+/// Most steps that are looked at as first iterations; bounds the work for hostile files.
+const MOST_FIRST: usize = 1_000;
 
 /// What is not analyzed, in time order, and per process the time from its first to its last analyzed
 /// step, where the window is trimmed to steps.
@@ -42,7 +46,11 @@ impl Exclusions {
         searches: &[Span],
     ) -> Exclusions {
         let launched = launched(profile, launches);
-        let all = |span: &Span| launched.iter().all(|(at, _)| span.contains(*at));
+        let times = || launched.iter().map(|(at, _)| *at);
+        let ends = times().min().zip(times().max());
+        let all = |span: &Span| {
+            ends.is_none_or(|(first, last)| span.contains(first) && span.contains(last))
+        };
         let mut exclusions = Exclusions::default();
         let mut add = |span: Span, why: Exclusion| {
             if span.end > span.start {
@@ -71,8 +79,9 @@ impl Exclusions {
         let analysed = analysed_steps(steps);
         let bounds = analysed.iter().flatten().copied().reduce(Span::around);
         if let Some(bounds) = bounds {
-            let excluded = exclusions.times.clone();
-            let counts = |at: i64| !excluded.iter().any(|e| e.span.contains(at));
+            let excluded = exclusions.times.iter().map(|e| e.span);
+            let excluded = Span::union(excluded.collect());
+            let counts = |at: i64| !Span::one_contains(&excluded, at);
             let (mut outside, mut sum) = (0_i64, 0_i64);
             for (at, ns) in launched.iter().filter(|(at, _)| counts(*at)) {
                 sum = sum.saturating_add(*ns);
@@ -127,48 +136,51 @@ fn before_warm_up(steps: &Steps, launched: &[Launched]) -> Option<Span> {
 /// Marks leading steps as warm-up that take far longer than the others, if they do the same work, or if
 /// code was loaded in them. A step that has more to do, such as the prefill of a served model, stays.
 fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launched]) -> Vec<Span> {
+    let analysed: Vec<usize> = (steps.steps.iter().enumerate())
+        .filter(|(_, step)| !step.warmup)
+        .map(|(at, _)| at)
+        .collect();
+    let spans: Vec<Span> = analysed
+        .iter()
+        .filter_map(|at| Some(steps.steps.get(*at)?.span))
+        .collect();
+    let work = kernel_times(&spans, launched);
+    let loads = loads(profile);
+    // A host that runs ahead only queues the work: its step lasts as long as the GPU works on it.
+    let length = |(span, work): (&Span, &i64)| span.ns().max(*work);
     let mut marked = Vec::new();
-    loop {
-        let analysed: Vec<usize> = (steps.steps.iter().enumerate())
-            .filter(|(_, step)| !step.warmup)
-            .map(|(at, _)| at)
-            .collect();
-        let spans: Vec<Span> = analysed
-            .iter()
-            .filter_map(|at| Some(steps.steps.get(*at)?.span))
-            .collect();
-        let [first, rest @ ..] = spans.as_slice() else {
-            return marked;
+    for (row, step) in analysed.into_iter().enumerate().take(MOST_FIRST) {
+        let (Some([first, rest @ ..]), Some([own, others @ ..])) =
+            (spans.get(row..), work.get(row..))
+        else {
+            break;
         };
         // Half of the steps are always analyzed.
-        if analysed.len() < FEWEST_STEPS || marked.len() >= rest.len() {
-            return marked;
+        if rest.len() + 1 < FEWEST_STEPS || marked.len() >= rest.len() {
+            break;
         }
-        let work = kernel_times(&spans, launched);
-        // A host that runs ahead only queues the work: its step lasts as long as the GPU works on it.
-        let lengths: Vec<i64> = (spans.iter().zip(&work))
-            .map(|(span, work)| span.ns().max(*work))
-            .collect();
-        let typical = |list: &[i64]| median(&mut list.get(1..).unwrap_or_default().to_vec());
-        let typical_length = typical(&lengths).unwrap_or(0);
-        let length = lengths.first().copied().unwrap_or(0);
-        if length as f64 <= SLOW_ITERATION * typical_length as f64 {
-            return marked;
+        let lengths = rest.iter().zip(others).map(length);
+        let typical = median(&mut lengths.collect::<Vec<_>>()).unwrap_or(0);
+        let own_length = length((first, own));
+        if own_length as f64 <= SLOW_ITERATION * typical as f64 {
+            break;
         }
-        let own = work.first().copied().unwrap_or(0);
-        let typical_work = typical(&work).unwrap_or(0);
-        let same = own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
-        let excess = length.saturating_sub(typical_length);
-        let loads = loading_ns(profile, *first) as f64 >= 0.2 * excess as f64;
-        if !same && !loads {
-            return marked;
+        let excess = own_length.saturating_sub(typical);
+        let typical_work = median(&mut others.to_vec()).unwrap_or(0);
+        let same = *own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
+        let loading = || {
+            let inside = loads.iter().map(|load| load.clip(*first).ns());
+            inside.fold(0, i64::saturating_add)
+        };
+        if !same && (loading() as f64) < LOADING * excess as f64 {
+            break;
         }
-        let first = *first;
-        if let Some(step) = analysed.first().and_then(|at| steps.steps.get_mut(*at)) {
+        if let Some(step) = steps.steps.get_mut(step) {
             step.warmup = true;
         }
-        marked.push(first);
+        marked.push(*first);
     }
+    marked
 }
 
 /// Per span, the kernel time launched in it, in ns. The spans are in time order; where two overlap, work
@@ -184,13 +196,13 @@ fn kernel_times(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
     times
 }
 
-/// Host time in a span in calls that load code, in ns.
-fn loading_ns(profile: &Profile, span: Span) -> i64 {
+/// When the host was in calls that load code.
+fn loads(profile: &Profile) -> Vec<Span> {
     let loads = profile.calls.iter().filter(|call| {
         call.class == ApiClass::ModuleLoad
             || (call.class == ApiClass::Launch && call.span.ns() >= 1_000_000)
     });
-    loads.fold(0, |sum, call| sum.saturating_add(call.span.clip(span).ns()))
+    loads.map(|call| call.span).collect()
 }
 
 /// Per process: from the start of its first to the end of its last analyzed step.

@@ -524,12 +524,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Returns whether what was launched at a host time is analyzed.
-    pub fn counts(&self, host_time: i64) -> bool {
-        !self
-            .excluded
-            .iter()
-            .any(|e| e.span.start <= host_time && host_time < e.span.end)
+    /// Returns the host time whose work is not analyzed, in time order and without overlap.
+    pub(crate) fn excluded_spans(&self) -> Vec<Span> {
+        Span::union(self.excluded.iter().map(|e| e.span).collect())
     }
 }
 

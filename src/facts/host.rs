@@ -110,16 +110,13 @@ fn memset_op(run: &Run, ops: &CallOperators) -> Option<StrId> {
 /// Calls that free device memory and wait for the GPU. Not those of memory pools, which do not wait, and
 /// not those that unmap memory, which the caching allocator uses when it grows.
 fn frees(run: &Run, window: Span) -> u64 {
+    let excluded = run.window.excluded_spans();
     let calls = run.profile.calls.iter().filter(|call| {
-        let frees = || {
-            let name = run.profile.text(call.name);
-            let name = name.split_once("_v").map_or(name, |(name, _)| name);
-            matches!(name, "cudaFree" | "hipFree" | "cuMemFree")
-        };
+        let name = || run.profile.text(call.name);
         call.class == ApiClass::Free
-            && frees()
+            && matches!(name(), "cudaFree" | "hipFree" | "cuMemFree")
             && window.contains(call.span.start)
-            && run.window.counts(call.span.start)
+            && !Span::one_contains(&excluded, call.span.start)
     });
     calls.count() as u64
 }

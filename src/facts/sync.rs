@@ -105,9 +105,9 @@ fn median_bytes(waits: &[Wait]) -> Option<f64> {
 /// Length of the window without the excluded time, in ns. Host time does not depend on which devices
 /// were analyzed, as [`Run::analysed_ns`] does.
 fn host_window_ns(run: &Run, window: Span) -> i64 {
-    let excluded = run.window.excluded.iter().map(|e| e.span.clip(window));
-    let excluded = excluded.filter(|span| span.ns() > 0).collect();
-    window.ns().saturating_sub(Span::union_ns(excluded))
+    let excluded = run.window.excluded_spans();
+    let excluded = excluded.iter().map(|span| span.clip(window).ns());
+    excluded.fold(window.ns(), i64::saturating_sub)
 }
 
 /// The waits of the threads that launch kernels, in time order.
@@ -120,6 +120,7 @@ fn waits_in(run: &Run, window: Span) -> Vec<Wait> {
             *slot = Some(copy);
         }
     }
+    let excluded = run.window.excluded_spans();
     let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
     // The last queued copy of each thread.
     let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
@@ -160,7 +161,7 @@ fn waits_in(run: &Run, window: Span) -> Vec<Wait> {
             ApiClass::Sync => last.remove(&call.thread),
             _ => continue,
         };
-        if window.contains(call.span.start) && run.window.counts(call.span.start) {
+        if window.contains(call.span.start) && !Span::one_contains(&excluded, call.span.start) {
             waits.push(Wait {
                 id: CallId::new(index),
                 thread: call.thread,

@@ -61,10 +61,11 @@ pub struct GapClass {
 
 /// What the host of a run did.
 pub(super) fn of(run: &Run) -> Launching {
+    let excluded = run.window.excluded_spans();
     let inside = |call: &&ApiCall| {
         let window = run.window.span;
         window.is_some_and(|window| call.span.start < window.end && call.span.end > window.start)
-            && run.window.counts(call.span.start)
+            && !Span::one_contains(&excluded, call.span.start)
     };
     let mut host = Launching {
         gaps: gaps(run),

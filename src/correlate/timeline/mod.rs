@@ -99,10 +99,12 @@ pub(crate) fn times(
         sets: &times.window.sets,
         graphs: &graphs,
     };
-    let work = work.by_device(inputs, &begins, is_communication);
+    let work = work.by_device(&begins, is_communication);
     let mut loading: Vec<Gap> = Vec::new();
-    for (index, items) in work.into_iter().enumerate() {
+    for (index, mut items) in work.into_iter().enumerate() {
         let device = DeviceId::new(index);
+        // For one device at a time: there may be many devices and much excluded time.
+        exclude_host_time(&mut items, inputs.excluded);
         let bounds = begins.steps_on(device);
         let Some(swept) = sweep(device, &items, bounds, &host, &mut times.exposed) else {
             continue;
@@ -274,15 +276,22 @@ fn excluded_work(
     if inputs.excluded.is_empty() {
         return Vec::new();
     }
+    let mut times: BTreeMap<Exclusion, Vec<Span>> = BTreeMap::new();
+    for excluded in inputs.excluded {
+        times.entry(excluded.why).or_default().push(excluded.span);
+    }
+    for spans in times.values_mut() {
+        *spans = Span::union(std::mem::take(spans));
+    }
     let launched = launch_times(profile, inputs.launches);
     for ((kernel, at), inside) in profile.kernels.iter().zip(launched).zip(inside) {
         if *inside {
             continue;
         }
-        let reasons = inputs.excluded.iter().filter(|e| e.span.contains(at));
+        let mut reasons = times.iter();
+        let why = reasons.find(|(_, spans)| Span::one_contains(spans, at));
         // What no reason covers belongs to steps before the capture.
-        let why = reasons.map(|e| e.why).min();
-        let why = why.unwrap_or(Exclusion::OutsideSteps);
+        let why = why.map_or(Exclusion::OutsideSteps, |(why, _)| *why);
         let sum = work.entry(why).or_insert(ExcludedWork {
             why,
             kernels: 0,
@@ -483,10 +492,9 @@ struct WorkTables<'a> {
 
 impl WorkTables<'_> {
     /// Everything inside the window, per device, kernels first. What is not analyzed is in it as
-    /// [`WorkKind::Excluded`], and so is the host time in which it was launched.
+    /// [`WorkKind::Excluded`].
     fn by_device(
         &self,
-        inputs: &TimelineInputs<'_>,
         begins: &WindowStart<'_>,
         is_communication: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<WorkItem>> {
@@ -561,9 +569,6 @@ impl WorkTables<'_> {
         for (row, set) in profile.sets.iter().enumerate() {
             let kind = counted(self.sets, row, WorkKind::Set);
             add(set.device, set.process, set.span, kind, row);
-        }
-        for items in &mut devices {
-            exclude_host_time(items, inputs.excluded);
         }
         devices
     }
