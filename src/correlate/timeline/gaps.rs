@@ -186,8 +186,8 @@ pub(super) struct HostIndex<'a> {
     threads: Vec<ThreadActivity>,
     /// The threads of each process.
     of_process: FxHashMap<ProcessId, Vec<ThreadId>>,
-    /// The threads that launch kernels.
-    launching: FxHashSet<ThreadId>,
+    /// The threads of each process that launch kernels, in order.
+    launching: FxHashMap<ProcessId, Vec<ThreadId>>,
     /// Synchronizations whose thread is not known.
     syncs: FxHashMap<ProcessId, Intervals>,
     /// Per process; `None` if the process is unknown.
@@ -225,14 +225,12 @@ impl<'a> HostIndex<'a> {
             let own = of_process.entry(thread.process).or_default();
             own.push(ThreadId::new(at));
         }
-        let launches = inputs.launches.iter().flatten();
-        let launches = launches.filter_map(|id| profile.calls.get(id.idx()));
         HostIndex {
             profile,
             launches: inputs.launches,
             threads: threads(profile, kinds),
             of_process,
-            launching: launches.map(|call| call.thread).collect(),
+            launching: launching_threads(profile, inputs.launches),
             syncs: merged(loose),
             overheads: overheads(profile),
             calls,
@@ -403,8 +401,10 @@ impl<'a> HostIndex<'a> {
         gap: Span,
         launch: &ApiCall,
     ) -> Option<(GapCause, Option<CallId>, i64)> {
-        let threads = self.of_process.get(&process)?.iter();
-        let others = threads.filter(|t| **t != launch.thread && self.launching.contains(t));
+        /// More threads than launch kernels in any program; bounds the work for hostile files.
+        const MOST_THREADS: usize = 256;
+        let threads = self.launching.get(&process)?.iter().take(MOST_THREADS);
+        let others = threads.filter(|thread| **thread != launch.thread);
         let others = others.filter_map(|thread| self.threads.get(thread.idx()));
         let held = others.filter_map(|thread| {
             let fills = |intervals: &Intervals, cause: GapCause| {
@@ -491,6 +491,28 @@ impl<'a> HostIndex<'a> {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// The threads of each process that launch kernels, in order.
+fn launching_threads(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+) -> FxHashMap<ProcessId, Vec<ThreadId>> {
+    let mut launches_kernels = vec![false; profile.threads.len()];
+    let calls = launches.iter().flatten();
+    for call in calls.filter_map(|id| profile.calls.get(id.idx())) {
+        if let Some(flag) = launches_kernels.get_mut(call.thread.idx()) {
+            *flag = true;
+        }
+    }
+    let mut threads: FxHashMap<ProcessId, Vec<ThreadId>> = FxHashMap::default();
+    for (at, thread) in profile.threads.iter().enumerate() {
+        if launches_kernels.get(at) == Some(&true) {
+            let own = threads.entry(thread.process).or_default();
+            own.push(ThreadId::new(at));
+        }
+    }
+    threads
 }
 
 /// The cause of idle time in which the host launched nothing for so long.
