@@ -11,6 +11,10 @@ use crate::profile::{CopyKind, DeviceId, HostRange, Profile, RangeKind, Span, St
 /// The longest intervals examined; they hold nearly all of such idle time.
 const MOST: usize = 512;
 
+/// Different texts looked at in one interval: more than any program has functions. Bounds the memory for
+/// hostile files.
+const MOST_TEXTS: usize = 1 << 14;
+
 /// A range is short if a gap is more than this many times as long.
 const SHORT_PART: i64 = 64;
 
@@ -117,6 +121,9 @@ impl Pause {
 
     /// Ranges come in the order of their starts, so time in nested ranges of one text counts once.
     fn add(&mut self, range: &HostRange) {
+        if self.inside.len() >= MOST_TEXTS && !self.inside.contains_key(&range.text) {
+            return;
+        }
         let span = range.span.clip(self.span);
         let length = range.span.ns();
         let named = self.inside.entry(range.text).or_insert(Named {
@@ -158,8 +165,9 @@ impl Pause {
     }
 }
 
-/// The longest such intervals, per thread in time order. Those of one thread do not overlap when it
-/// feeds one device; when it feeds several, some may, which makes them no harder to find.
+/// The longest gaps of a millisecond and more whose launching thread is known, per thread in time order. Those of
+/// one thread do not overlap when it feeds one device; when it feeds several, some may, which makes them no harder
+/// to find.
 fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<ThreadPauses> {
     let mut all: Vec<(ThreadId, DeviceId, i64, Pause)> = Vec::new();
     for (row, device) in timeline.devices.iter().enumerate() {
@@ -201,6 +209,8 @@ fn pauses(profile: &Profile, timeline: &Timeline) -> Vec<ThreadPauses> {
     threads
 }
 
+/// The launching thread, and the time from the start of a gap to the launch that ended it; `None` for less than a
+/// millisecond.
 fn pause(profile: &Profile, device: &DeviceTimeline, gap: &Gap) -> Option<(ThreadId, Span)> {
     if gap.span.ns() < HOST_BUSY_NS {
         return None;
