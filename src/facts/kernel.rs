@@ -235,9 +235,9 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
     },
     /// No other label has kernels that take more of the GPU's busy time
     "kernel.is_largest": BOOL => |k| {
-        let labels = &k.site.table.labels;
-        let own = labels.get(k.name.label.as_str()).copied().unwrap_or(0.0);
-        labels.values().all(|other| *other <= own)
+        let table = k.site.table;
+        let own = table.labels.get(k.name.label.as_str()).copied();
+        own.unwrap_or(0.0) >= table.largest_label_ns
     },
     /// Type of the math by its name
     "kernel.dtype": STR needs KERNEL_NAME => |k| k.name.dtype.map(DType::name),

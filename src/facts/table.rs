@@ -68,6 +68,8 @@ pub struct FactTable<'a> {
     ranks: Vec<RankScope>,
     /// Kernel time per label, ns.
     pub(super) labels: FxHashMap<&'a str, f64>,
+    /// Kernel time of the label with most of it, ns.
+    pub(super) largest_label_ns: f64,
     /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
     launch_ns: Vec<f64>,
     /// Per site: share of saved kernel time by which steps become shorter; empty where it is that of the
@@ -153,6 +155,7 @@ impl<'a> FactTable<'a> {
         });
         totals.paced_by_workers = gap::waits_for_workers_ns(&gaps) > PACED * totals.window_ns;
         let layers = layers(costed);
+        let labels = labels(costed);
         let (paths, enclosing_ops) = looked.into_inner().unwrap_or_default();
         FactTable {
             costed,
@@ -176,7 +179,8 @@ impl<'a> FactTable<'a> {
             layer_rows: first_rows(&layers),
             layers,
             ranks,
-            labels: labels(costed),
+            largest_label_ns: labels.values().copied().fold(0.0, f64::max),
+            labels,
             launch_ns,
             site_weights,
         }
@@ -662,7 +666,6 @@ fn excludes(families: &[Family], family: Family) -> bool {
 /// Share of the window spent in waiting for worker processes from which these set the pace.
 const PACED: f64 = 0.1;
 
-/// `workers_ns`: idle time in which the host waited for worker processes.
 /// The totals, without what is known of workers.
 fn totals_of(run: &Run) -> Totals {
     let devices = &run.timeline.devices;
