@@ -26,8 +26,8 @@ pub use cpu_use::{CpuUse, RunTime};
 pub use format::{Container, DataKind, Format, RangeArgs};
 pub(crate) use host_activity::SHORTEST_GAP_NS;
 pub use host_activity::{
-    ClassId, CpuSample, CudaCaller, HostActivity, LibraryCall, OffCpu, OffCpuState, OsCall,
-    OsCallClass, PythonSample, PythonSamples, StackFrame, TimedSample, ToldOfHost,
+    ClassId, CpuSample, CudaCaller, HostActivity, HostSummary, LibraryCall, OffCpu, OffCpuState,
+    OsCall, OsCallClass, PythonSample, PythonSamples, StackFrame, TimedSample,
 };
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub use ids::{

@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::python_frame::PythonFrame;
-use crate::host::{Classes, CodePlace, HostLine, HostProfile};
+use crate::host::{Classes, HostLine, HostProfile};
 use crate::profile::{
-    ClassId, Profile, PythonSamples, Span, StrId, ThreadId, TimedSample, ToldOfHost,
+    ClassId, HostSummary, Profile, PythonSamples, Span, StrId, ThreadId, TimedSample,
 };
 
 /// How a profile of the host is used.
@@ -39,7 +39,7 @@ const WORKERS: &str = "_MultiProcessingDataLoaderIter";
 
 /// Adds the samples of a profile of the host to the profile of the program that it was recorded with.
 pub fn add_host_samples(profile: &mut Profile, host: &HostProfile, classes: &Classes) -> Alignment {
-    tell(&mut profile.host.told, host, classes);
+    summarize(&mut profile.host.summary, host, classes);
     let found = (host.memory.first().map(|sample| sample.unix_ns))
         .zip(host.memory.last().map(|sample| sample.unix_ns));
     let Some(timed) = &host.timed else {
@@ -84,21 +84,25 @@ pub fn add_host_samples(profile: &mut Profile, host: &HostProfile, classes: &Cla
     if !(profile.host.timed.is_empty() && profile.host.python.samples.is_empty()) {
         return Alignment::NotNeeded;
     }
-    let mut names: FxHashMap<u32, (StrId, Option<ClassId>)> = FxHashMap::default();
+    let functions = timed.places.iter();
+    let functions = functions.map(|place| (&place.line, place.caller));
+    let known = known_functions(functions, classes);
+    let mut names: FxHashMap<u32, StrId> = FxHashMap::default();
     for sample in samples {
-        let Some(place) = innermost_of_program(&timed.places, sample.place, classes) else {
+        let Some(function) = known.get(sample.place as usize) else {
+            continue;
+        };
+        let own = function.of_program.unwrap_or(sample.place);
+        let Some(place) = timed.places.get(own as usize) else {
             continue;
         };
         let strings = &mut profile.strings;
-        let (place, class) = *(names.entry(sample.place)).or_insert_with(|| {
-            let class = class_of_stack(&timed.places, sample.place, classes);
-            (strings.intern(&name_of(place)), class)
-        });
+        let place = *(names.entry(own)).or_insert_with(|| strings.intern(&name_of(&place.line)));
         profile.host.timed.push(TimedSample {
             thread,
             time: time(sample.unix_ns),
             weight_ns: sample.weight_ns,
-            class,
+            class: function.class,
             place,
         });
     }
@@ -117,26 +121,16 @@ pub(super) fn place_python_samples(profile: &mut Profile, classes: &Classes) {
     if samples.is_empty() || !profile.host.timed.is_empty() {
         return;
     }
-    // A caller comes before the functions that it calls.
-    let mut places: Vec<(HostLine, Option<u32>, Option<ClassId>)> =
-        Vec::with_capacity(frames.len());
-    for (at, frame) in (0..).zip(&frames) {
-        let text = |id: Option<StrId>| id.map_or("", |id| profile.strings.get(id)).to_owned();
-        let line = HostLine {
-            file: text(frame.file),
-            line: frame.line,
-            function: text(frame.function),
-            ..HostLine::default()
-        };
-        let caller = frame.caller.and_then(|at| places.get(at as usize));
-        let (outer, class) = caller.map_or((None, None), |(_, own, class)| (*own, *class));
-        let own = match is_of_program(&line, classes) {
-            true => Some(at),
-            false => outer,
-        };
-        let class = classes.inside(class, classes.of(&line.file, &line.function));
-        places.push((line, own, class));
-    }
+    let text = |id: Option<StrId>| id.map_or("", |id| profile.strings.get(id)).to_owned();
+    let lines = frames.iter().map(|frame| HostLine {
+        file: text(frame.file),
+        line: frame.line,
+        function: text(frame.function),
+        ..HostLine::default()
+    });
+    let lines: Vec<HostLine> = lines.collect();
+    let callers = frames.iter().map(|frame| frame.caller);
+    let known = known_functions(lines.iter().zip(callers), classes);
     let mut names: FxHashMap<u32, StrId> = FxHashMap::default();
     let longest = sample_ns.saturating_add(sample_ns / 2);
     let mut last: Option<(ThreadId, i64)> = None;
@@ -144,11 +138,11 @@ pub(super) fn place_python_samples(profile: &mut Profile, classes: &Classes) {
         let before = last.filter(|(thread, _)| *thread == sample.thread);
         let since = before.map_or(sample_ns, |(_, time)| sample.time.saturating_sub(time));
         last = Some((sample.thread, sample.time));
-        let Some((_, own, class)) = places.get(sample.frame as usize) else {
+        let Some(function) = known.get(sample.frame as usize) else {
             continue;
         };
-        let own = own.unwrap_or(sample.frame);
-        let Some((line, ..)) = places.get(own as usize) else {
+        let own = function.of_program.unwrap_or(sample.frame);
+        let Some(line) = lines.get(own as usize) else {
             continue;
         };
         let strings = &mut profile.strings;
@@ -157,7 +151,7 @@ pub(super) fn place_python_samples(profile: &mut Profile, classes: &Classes) {
             thread: sample.thread,
             time: sample.time,
             weight_ns: since.min(longest),
-            class: *class,
+            class: function.class,
             place,
         });
     }
@@ -174,28 +168,44 @@ fn is_of_program(line: &HostLine, classes: &Classes) -> bool {
     !line.file.is_empty() && !frame.is_internal() && !library
 }
 
-/// Callers looked at, for one that is part of the program.
-const DEPTH: usize = 256;
-
-/// The innermost function of a stack that is not part of Python or a library; without one, the innermost.
-fn innermost_of_program<'a>(
-    places: &'a [CodePlace],
-    at: u32,
-    classes: &Classes,
-) -> Option<&'a HostLine> {
-    let own = stack(places, at).find(|place| is_of_program(&place.line, classes));
-    own.or(places.get(at as usize)).map(|place| &place.line)
+/// What is known of a function in its stack.
+#[derive(Debug, Clone, Copy, Default)]
+struct KnownFunction {
+    /// The row of the innermost function that is not part of Python or a library: itself, or one around it.
+    of_program: Option<u32>,
+    /// What it does: the class of the innermost function that has one.
+    class: Option<ClassId>,
 }
 
-/// Notes what a profile tells that needs no clock. The first profile that tells something counts.
-fn tell(told: &mut ToldOfHost, host: &HostProfile, classes: &Classes) {
-    if told.worker_class.is_none() {
-        (told.worker_class, told.worker_function) = workers(host, classes);
+/// Each of these functions, given with the rows of their callers, which come before them.
+fn known_functions<'a>(
+    functions: impl Iterator<Item = (&'a HostLine, Option<u32>)>,
+    classes: &Classes,
+) -> Vec<KnownFunction> {
+    let mut known: Vec<KnownFunction> = Vec::new();
+    for (row, (line, caller)) in (0..).zip(functions) {
+        let caller = caller.and_then(|row| known.get(row as usize).copied());
+        let KnownFunction { of_program, class } = caller.unwrap_or_default();
+        known.push(KnownFunction {
+            of_program: match is_of_program(line, classes) {
+                true => Some(row),
+                false => of_program,
+            },
+            class: classes.inside(class, classes.of(&line.file, &line.function)),
+        });
     }
-    if host.profiler == crate::host::IMPORT_TIME && told.import_ns.is_none() {
-        told.import_ns = Some(host.lines.iter().map(|line| line.self_ns).sum());
+    known
+}
+
+/// Adds what a profile says about the whole run. The first profile that says something counts.
+fn summarize(summary: &mut HostSummary, host: &HostProfile, classes: &Classes) {
+    if summary.worker_class.is_none() {
+        (summary.worker_class, summary.worker_function) = workers(host, classes);
+    }
+    if host.profiler == crate::host::IMPORT_TIME && summary.import_ns.is_none() {
+        summary.import_ns = Some(host.lines.iter().map(|line| line.self_ns).sum());
         let slowest = host.lines.first();
-        told.slowest_import = slowest.map(|line| {
+        summary.slowest_import = slowest.map(|line| {
             let name = line.function.strip_prefix("import ");
             (name.unwrap_or(&line.function).to_owned(), line.self_ns)
         });
@@ -240,17 +250,6 @@ fn innermost_class<'a>(
 ) -> Option<ClassId> {
     let known = stack.filter_map(|line| classes.of(&line.file, &line.function));
     known.fold(None, |inner, outer| classes.inside(Some(outer), inner))
-}
-
-/// The class of the innermost function of a stack that has one.
-fn class_of_stack(places: &[CodePlace], at: u32, classes: &Classes) -> Option<ClassId> {
-    innermost_class(stack(places, at).map(|place| &place.line), classes)
-}
-
-/// A place and its callers.
-fn stack(places: &[CodePlace], at: u32) -> impl Iterator<Item = &CodePlace> {
-    let get = |at: u32| places.get(at as usize);
-    std::iter::successors(get(at), move |place| get(place.caller?)).take(DEPTH)
 }
 
 /// From the first call or kernel to the end of the last one.

@@ -19,22 +19,22 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// What the functions do in which worker processes of DataLoaders spent most of their time, by a
     /// profile of py-spy (`--host`): `decoding or augmenting`, ... (docs/host.md)
     "run.worker_class": STR => |t| {
-        let told = &t.costed.run.profile.host.told;
-        let class = told.worker_class.as_ref();
+        let summary = &t.costed.run.profile.host.summary;
+        let class = summary.worker_class.as_ref();
         Answer::or_silent(class.map(|(class, _)| class.as_str()))
     },
     /// Share of the time of worker processes in functions of `run.worker_class`, over the whole run of
     /// py-spy
     "run.worker_class_share": DOUBLE => |t| {
-        let told = &t.costed.run.profile.host.told;
-        let class = told.worker_class.as_ref();
+        let summary = &t.costed.run.profile.host.summary;
+        let class = summary.worker_class.as_ref();
         Answer::or_silent(class.map(|(_, share)| *share))
     },
     /// The function of the program in which worker processes spent most of the time of `run.worker_class`:
     /// `decode (data/images.py:12)`
     "run.worker_function": STR => |t| {
-        let told = &t.costed.run.profile.host.told;
-        Answer::or_silent(told.worker_function.as_deref())
+        let summary = &t.costed.run.profile.host.summary;
+        Answer::or_silent(summary.worker_function.as_deref())
     },
     /// Worker processes of each DataLoader, where the recording says and all agree
     "run.loader_workers": INT => |t| Answer::or_silent(agreed(t, |l| l.workers)),

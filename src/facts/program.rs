@@ -205,15 +205,15 @@ fn names_a_part(text: &str) -> bool {
 
 pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// Time of all imports, by a file of `python -X importtime` (`--host`); silent without one
-    "run.import_ns": DOUBLE => |t| Answer::or_silent(t.costed.run.profile.host.told.import_ns),
+    "run.import_ns": DOUBLE => |t| Answer::or_silent(t.costed.run.profile.host.summary.import_ns),
     /// The module that took longest to import, without those that it imports
     "run.slowest_import": STR => |t| {
-        let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
+        let slowest = t.costed.run.profile.host.summary.slowest_import.as_ref();
         Answer::or_silent(slowest.map(|(name, _)| name.as_str()))
     },
     /// Import time of `run.slowest_import`
     "run.slowest_import_ns": DOUBLE => |t| {
-        let slowest = t.costed.run.profile.host.told.slowest_import.as_ref();
+        let slowest = t.costed.run.profile.host.summary.slowest_import.as_ref();
         Answer::or_silent(slowest.map(|(_, ns)| *ns))
     },
     /// The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`,

@@ -29,20 +29,21 @@ pub struct HostActivity {
     pub has_os_calls: bool,
     /// Whether the file records when threads were scheduled.
     pub has_scheduling: bool,
-    /// Rows were left out from this time on, because there are too many of them.
+    /// Rows were left out from this time on (ns), because there are too many of them.
     pub complete_until: Option<i64>,
     /// Samples of a profiler of the host, on the clock of this profile.
     pub timed: Vec<TimedSample>,
     /// By how much its clock may differ from that of this profile, in ns.
     pub timed_error_ns: i64,
-    /// What profiles without a clock tell: names, no times of gaps.
-    pub told: ToldOfHost,
+    /// What profiles of the host say about the whole run.
+    pub summary: HostSummary,
 }
 
-/// What profiles of the host tell that have no clock, or are of other processes.
+/// What profiles of the host say about a whole run: about workers of a DataLoader and about imports. It needs no
+/// common clock.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ToldOfHost {
-    /// What worker processes of a DataLoader did most of their time, and the share of that.
+pub struct HostSummary {
+    /// What worker processes of a DataLoader did most of their time, and the share of their time in it, 0 to 1.
     pub worker_class: Option<(String, f64)>,
     /// The function of the program in which they did so for the longest time.
     pub worker_function: Option<String>,
