@@ -9,7 +9,7 @@ const LOOKED_AT: usize = 20;
 /// `None` if the text is something else. py-spy counts samples, which are 10 ms apart unless it was told
 /// otherwise; PyTorch gives microseconds.
 pub(super) fn read(text: &str) -> Option<HostProfile> {
-    let mut rows = text.lines().filter(|line| !line.trim().is_empty());
+    let rows = text.lines().filter(|line| !line.trim().is_empty());
     let first: Vec<Stack> = rows.clone().take(LOOKED_AT).filter_map(Stack::of).collect();
     let looked_at = rows.clone().take(LOOKED_AT).count();
     let framed = first.iter().filter(|stack| stack.leaf.line > 0).count();
@@ -17,7 +17,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
     if first.len() < looked_at || framed == 0 || framed * 2 < looked_at {
         return None;
     }
-    let py_spy = first.iter().filter(|stack| stack.py_spy).count() > 0;
+    let py_spy = first.iter().any(|stack| stack.py_spy);
     let (profiler, unit_ns) = if py_spy {
         ("py-spy", 10e6)
     } else {
@@ -32,8 +32,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
             workers.add(frames.map(|(_, frame)| frame), weight as f64 * unit_ns);
         }
     }
-    let lines = std::iter::from_fn(|| rows.next()).filter_map(Stack::of);
-    let lines = lines.map(|stack| HostLine {
+    let lines = rows.filter_map(Stack::of).map(|stack| HostLine {
         self_ns: stack.weight * unit_ns,
         ..stack.leaf
     });

@@ -122,7 +122,7 @@ impl Strings {
         self.0.get_index_of(text).map(StrId::new)
     }
 
-    /// The text of a handle; empty for a handle of another table.
+    /// The text of a handle of this table; empty for one that it has not given out.
     pub fn get(&self, id: StrId) -> &str {
         self.0.get_index(id.idx()).map_or("", |s| s)
     }

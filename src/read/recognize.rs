@@ -214,8 +214,8 @@ pub(super) fn spool(path: &Path) -> Result<Temporary, ReadError> {
     let io = |e: std::io::Error| fail(&format!("cannot be read: {e}"), "write it to a file first");
     let mut stream = File::open(path).map_err(io)?;
     let mut head = Vec::new();
-    let beginning = stream.by_ref().take(HEAD_BYTES);
-    { beginning }.read_to_end(&mut head).map_err(io)?;
+    let head_bytes = stream.by_ref().take(HEAD_BYTES).read_to_end(&mut head);
+    head_bytes.map_err(io)?;
     if is_sqlite(&head) {
         return Err(fail(
             "expected a regular file, found an SQLite database in a pipe",

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{HostRange, RangeKind, SerialNumber, Strings, Thread, ThreadId};
 
-/// The first number for arrows whose ends have none; larger than any number in PyTorch.
-const DRAWN: u64 = 1 << 47;
+/// The number of the first arrow whose ends have none; larger than any number in PyTorch.
+const FIRST_ARROW: u64 = 1 << 47;
 
 /// The two ends of an arrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn is_node(name: &str) -> bool {
 fn join(ranges: &mut [HostRange], forward: usize, node: usize, arrow: usize) {
     let number = |at: usize| ranges.get(at).map(|range| range.seq);
     let number = match (number(forward), number(node)) {
-        (Some(None), Some(None)) => SerialNumber::new(DRAWN + arrow as u64),
+        (Some(None), Some(None)) => SerialNumber::new(FIRST_ARROW + arrow as u64),
         (Some(Some(number)), Some(None)) | (Some(None), Some(Some(number))) => Some(number),
         _ => return,
     };
