@@ -217,7 +217,7 @@ impl Pruner {
         }
     }
 
-    /// Decides the decisions of consecutive ranges in order of start. A range that starts with the first one or ends
+    /// Decides what happens to consecutive ranges in order of start. A range that starts with the first one or ends
     /// after the last one started may enclose ranges of another part, and is kept. `node` receives the ranges
     /// that may be backward nodes.
     fn decide(
@@ -230,7 +230,7 @@ impl Pruner {
         // be remembered from one to the next.
         self.seen.clear();
         let known = self.operators.len();
-        let names = part.texts.iter().skip(known).map(|(_, text)| text);
+        let names = part.texts.texts_from(known);
         (self.operators).extend(names.map(|name| name.starts_with(OPERATORS)));
         self.numbered.iter_mut().for_each(Vec::clear);
         self.numbered.resize(part.threads.len(), Vec::new());

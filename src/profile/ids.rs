@@ -144,6 +144,11 @@ impl Strings {
             .enumerate()
             .map(|(i, s)| (StrId::new(i), &**s))
     }
+
+    /// The texts from a row on, in order of first appearance. Takes no time for the rows before it.
+    pub(crate) fn texts_from(&self, row: usize) -> impl Iterator<Item = &str> {
+        self.0.iter().skip(row).map(|text| &**text)
+    }
 }
 
 /// A half-open interval on the clock of the profile.

@@ -31,10 +31,12 @@ struct Part {
     rows: Vec<PartRange>,
     /// Domains named in this part: process, domain id, name or its id.
     named: Vec<(i64, i64, DomainName)>,
-    damage: SkippedRows,
+    skipped: SkippedRows,
     pruner: Option<Box<dyn PartPruner>>,
-    /// By `globalTid`.
+    /// By `globalTid`: the threads that made a call.
     known_threads: Arc<FxHashMap<i64, ThreadId>>,
+    /// The same by the numbers of `threads`, as far as looked up.
+    calling: Vec<Option<ThreadId>>,
     removed: RemovedRanges,
     /// First and last start, and whether the rows are in order of start.
     first: i64,
@@ -42,12 +44,12 @@ struct Part {
     sorted: bool,
     /// Whether any range has a payload.
     payloads: bool,
-    whole: Whole,
+    in_profile: InProfile,
 }
 
 /// What the numbers of a [`Part`] are in the profile, as far as needed so far.
 #[derive(Debug, Clone, Default)]
-struct Whole {
+struct InProfile {
     texts: Vec<StrId>,
     threads: Vec<ThreadId>,
     ids: Vec<TextNumber>,
@@ -82,15 +84,16 @@ impl Part {
             domains: Distinct::default(),
             rows: Vec::new(),
             named: Vec::new(),
-            damage: SkippedRows::default(),
+            skipped: SkippedRows::default(),
             pruner,
             known_threads: Arc::new(builder.global_threads().into_iter().collect()),
+            calling: Vec::new(),
             removed: RemovedRanges::default(),
             first: i64::MAX,
             last: i64::MIN,
             sorted: true,
             payloads: false,
-            whole: Whole::default(),
+            in_profile: InProfile::default(),
         }
     }
 
@@ -144,24 +147,24 @@ impl Sink for Part {
             // Categories and names of threads and streams are not intervals.
             None if cells.int(TYPE).is_some() => return,
             None => {
-                self.damage.rows += 1;
-                self.damage.value::<()>(None);
+                self.skipped.rows += 1;
+                self.skipped.value::<()>(None);
                 return;
             }
         };
-        self.damage.rows += 1;
+        self.skipped.rows += 1;
         let start = cells.int(START);
         let span = match (kind, cells.raw(END)) {
-            (RangeKind::Mark, ValueRef::Null) => self.damage.span(start, start),
+            (RangeKind::Mark, ValueRef::Null) => self.skipped.span(start, start),
             // Either the program never closed the range, or the capture ended first.
-            (_, ValueRef::Null) => self.damage.start(start).map(|start| Span {
+            (_, ValueRef::Null) => self.skipped.start(start).map(|start| Span {
                 start,
                 end: i64::MAX,
             }),
-            _ => self.damage.span(start, cells.int(END)),
+            _ => self.skipped.span(start, cells.int(END)),
         };
         let Some(span) = span else { return };
-        let Some(thread) = self.damage.owner(cells.int(THREAD)) else {
+        let Some(thread) = self.skipped.owner(cells.int(THREAD)) else {
             return;
         };
         // Nearly all texts are UTF-8, and checking is much faster than replacing.
@@ -194,20 +197,19 @@ impl Sink for Part {
 
     fn finish(&mut self) {
         if let Some(pruner) = &mut self.pruner {
-            let threads = self.threads.values().iter();
-            let threads: Vec<_> = threads
-                .map(|global| self.known_threads.get(global).copied())
-                .collect();
+            let new = self.threads.values().iter().skip(self.calling.len());
+            let new = new.map(|global| self.known_threads.get(global).copied());
+            self.calling.extend(new);
             let part = pruning::Part {
                 texts: &self.texts,
-                threads: &threads,
+                threads: &self.calling,
             };
             pruner.prune(&mut self.rows, &part, &mut self.removed);
         }
     }
 }
 
-impl Whole {
+impl InProfile {
     /// The range in the profile, without its domain, and without its text if that is registered.
     fn range(&self, range: PartRange, unnamed: StrId) -> HostRange {
         let text = |text: StrId| self.texts.get(text.idx()).copied().unwrap_or(unnamed);
@@ -242,7 +244,7 @@ pub(super) struct Ranges {
     without_text: Vec<(usize, TextNumber)>,
     /// The ranges, by their index in the profile, with a domain.
     without_domain: Vec<(usize, DomainNumber)>,
-    damage: SkippedRows,
+    skipped: SkippedRows,
     deferred: DeferredRanges,
     /// Whether any range has a payload.
     pub(super) payloads: bool,
@@ -285,51 +287,51 @@ impl Ranges {
     }
 
     fn take(&mut self, part: &mut Part, pids: &Pids, builder: &mut Builder) {
-        self.damage.add(&std::mem::take(&mut part.damage));
+        self.skipped.add(&std::mem::take(&mut part.skipped));
         self.payloads |= part.payloads;
         self.named.append(&mut part.named);
-        let whole = &mut part.whole;
-        for (_, text) in part.texts.iter().skip(whole.texts.len()) {
-            whole.texts.push(builder.profile.strings.intern(text));
+        let in_profile = &mut part.in_profile;
+        for text in part.texts.texts_from(in_profile.texts.len()) {
+            in_profile.texts.push(builder.profile.strings.intern(text));
         }
-        for &global in part.threads.values().iter().skip(whole.threads.len()) {
-            whole.threads.push(pids.thread(builder, global));
+        for &global in part.threads.values().iter().skip(in_profile.threads.len()) {
+            in_profile.threads.push(pids.thread(builder, global));
         }
-        for &id in part.ids.values().iter().skip(whole.ids.len()) {
-            whole.ids.push(TextNumber(self.ids.number(id)));
+        for &id in part.ids.values().iter().skip(in_profile.ids.len()) {
+            in_profile.ids.push(TextNumber(self.ids.number(id)));
         }
-        for &domain in part.domains.values().iter().skip(whole.domains.len()) {
+        for &domain in part.domains.values().iter().skip(in_profile.domains.len()) {
             let number = self.domains.number(domain);
-            whole.domains.push(DomainNumber(number));
+            in_profile.domains.push(DomainNumber(number));
         }
         let profile = &mut builder.profile;
         let removed = &mut part.removed;
         profile.pruned_ranges += std::mem::take(&mut removed.dropped);
         for (thread, slice, starts) in removed.dropped_starts.drain(..) {
-            if let Some(thread) = whole.thread(thread) {
+            if let Some(thread) = in_profile.thread(thread) {
                 profile.pruned_starts.add_slice(thread, slice, starts);
             }
         }
         let unnamed = profile.strings.intern("");
         let deferred = removed.deferred.drain(..);
-        let deferred = deferred.map(|row| whole.range(row, unnamed));
+        let deferred = deferred.map(|row| in_profile.range(row, unnamed));
         self.deferred.ranges.extend(deferred);
         for (thread, number) in removed.nodes.drain(..) {
-            let process = (whole.thread(thread)).and_then(|t| profile.process_of(t));
+            let process = (in_profile.thread(thread)).and_then(|t| profile.process_of(t));
             (self.deferred.nodes).extend(process.map(|process| (process, number)));
         }
         for row in part.rows.drain(..) {
             let index = profile.ranges.len();
             if let PartText::Registered(id) = row.text {
-                let number = whole.ids.get(id as usize);
+                let number = in_profile.ids.get(id as usize);
                 self.without_text
                     .extend(number.map(|&number| (index, number)));
             }
             if let Some(domain) = row.domain {
-                let number = whole.domains.get(domain.0 as usize);
+                let number = in_profile.domains.get(domain.0 as usize);
                 (self.without_domain).extend(number.map(|&number| (index, number)));
             }
-            profile.ranges.push(whole.range(row, unnamed));
+            profile.ranges.push(in_profile.range(row, unnamed));
         }
     }
 
@@ -381,7 +383,7 @@ impl Ranges {
             self.deferred.all_needed = registered.iter().any(|name| name.seq.is_some());
             pruning.restore(std::mem::take(&mut self.deferred), profile);
         }
-        self.damage.note(profile, "NVTX", "thread", "event type");
+        self.skipped.note(profile, "NVTX", "thread", "event type");
     }
 
     /// The parts of every registered text.
