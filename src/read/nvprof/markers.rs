@@ -25,7 +25,7 @@ const OBJECT_PROCESS: i64 = 1;
 #[derive(Clone, Default)]
 pub(super) struct Markers {
     rows: Vec<Row>,
-    damage: SkippedRows,
+    skipped: SkippedRows,
 }
 
 #[derive(Clone, Copy)]
@@ -52,8 +52,8 @@ const COLUMNS: [&str; 7] = [
 
 impl Sink for Markers {
     fn row(&mut self, cells: &Cells<'_>) {
-        self.damage.rows += 1;
-        let Some(time) = self.damage.start(cells.int(0)) else {
+        self.skipped.rows += 1;
+        let Some(time) = self.skipped.start(cells.int(0)) else {
             return;
         };
         let object = cells.bytes(4).and_then(object);
@@ -63,10 +63,10 @@ impl Sink for Markers {
             Some(OBJECT_PROCESS) => object.map(|o| o & 0xFFFF_FFFF),
             _ => None,
         };
-        let Some(object) = self.damage.owner(object) else {
+        let Some(object) = self.skipped.owner(object) else {
             return;
         };
-        let Some((flags, id)) = self.damage.value(cells.int(1).zip(cells.int(2))) else {
+        let Some((flags, id)) = self.skipped.value(cells.int(1).zip(cells.int(2))) else {
             return;
         };
         self.rows.push(Row {
@@ -103,7 +103,7 @@ pub(super) fn read(db: &Db, progress: &dyn Progress) -> Result<Markers, ReadErro
         progress,
     )? {
         all.rows.append(&mut part.rows);
-        all.damage.add(&part.damage);
+        all.skipped.add(&part.skipped);
     }
     // Rows are in the order in which buffers were flushed, so an end may precede its start.
     all.rows.sort_by_key(|row| row.time);
@@ -151,7 +151,7 @@ impl Markers {
                 ),
             );
         }
-        self.damage
+        self.skipped
             .note(&mut builder.profile, "marker", "process and thread", "id");
     }
 }

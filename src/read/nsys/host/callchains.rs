@@ -61,7 +61,7 @@ pub(super) fn is_name(text: &[u8]) -> bool {
 
 /// Strings that tell nothing in a callchain.
 #[derive(Clone, Default)]
-struct Telling {
+struct Uninformative {
     /// Functions without a name, and those that run any Python function.
     nameless: FxHashSet<i64>,
     /// Libraries that pass calls on.
@@ -70,7 +70,7 @@ struct Telling {
 
 const STRING_COLUMNS: [&str; 2] = ["id", "value"];
 
-impl Sink for Telling {
+impl Sink for Uninformative {
     fn row(&mut self, cells: &Cells<'_>) {
         let (Some(id), Some(text)) = (cells.int(0), cells.bytes(1)) else {
             return;
@@ -98,15 +98,20 @@ pub(super) fn callers(
     if wanted.is_empty() || db.lacks(table, NEEDED)? != Some(Vec::new()) {
         return Ok(FxHashMap::default());
     }
-    let mut telling = Telling::default();
-    for part in db.scan(STRINGS, &STRING_COLUMNS, &Telling::default(), progress)? {
-        telling.nameless.extend(part.nameless);
-        telling.passing_on.extend(part.passing_on);
+    let mut uninformative = Uninformative::default();
+    for part in db.scan(
+        STRINGS,
+        &STRING_COLUMNS,
+        &Uninformative::default(),
+        progress,
+    )? {
+        uninformative.nameless.extend(part.nameless);
+        uninformative.passing_on.extend(part.passing_on);
     }
     let mut best: FxHashMap<i64, (i64, i64)> = FxHashMap::default();
     let empty = Frames {
         wanted: Arc::new(wanted),
-        telling: Arc::new(telling),
+        uninformative: Arc::new(uninformative),
         frames: Vec::new(),
     };
     db.stream(table, &FRAME_COLUMNS, &empty, progress, |part| {
@@ -125,7 +130,7 @@ pub(super) fn callers(
 #[derive(Clone)]
 struct Frames {
     wanted: Arc<FxHashSet<i64>>,
-    telling: Arc<Telling>,
+    uninformative: Arc<Uninformative>,
     /// Chain, depth and function.
     frames: Vec<(i64, i64, i64)>,
 }
@@ -141,8 +146,8 @@ impl Sink for Frames {
         if (0..DEPTH).contains(&depth)
             && self.wanted.contains(&chain)
             && cells.int(4).is_none_or(|unresolved| unresolved == 0)
-            && !self.telling.nameless.contains(&symbol)
-            && !self.telling.passing_on.contains(&module)
+            && !self.uninformative.nameless.contains(&symbol)
+            && !self.uninformative.passing_on.contains(&module)
         {
             self.frames.push((chain, depth, symbol));
         }
