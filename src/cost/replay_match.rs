@@ -5,7 +5,8 @@
 //! batch brings other tiles, and prefill other attention kernels than decoding, so products match by
 //! their family.
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::kernel_name::{DecodedName, Family, decode};
 use super::{Costed, ops};
@@ -42,52 +43,32 @@ impl Kind {
             helper: name.helper,
         }
     }
-
-    /// How well two kernels match; 0 if they do not.
-    fn likeness(&self, other: &Kind) -> u32 {
-        if self == other {
-            return 4;
-        }
-        let alike = self.family == other.family && self.helper == other.helper;
-        u32::from(alike && self.family != Family::Unknown)
-    }
 }
 
-/// The kinds of all kernels of both recordings.
+/// The kinds of all kernels of both recordings, each once.
 #[derive(Debug, Default)]
-struct Kinds {
-    kinds: Vec<Kind>,
-    rows: FxHashMap<Kind, u16>,
-}
+struct Kinds(IndexSet<Kind, FxBuildHasher>);
 
 impl Kinds {
-    /// The number of a kernel's kind; kinds beyond the last number match nothing.
-    fn number(&mut self, name: &str) -> u16 {
-        let kind = Kind::of(&decode(name));
-        if let Some(row) = self.rows.get(&kind) {
-            return *row;
-        }
-        let Ok(row) = u16::try_from(self.kinds.len()) else {
-            return u16::MAX;
-        };
-        self.kinds.push(kind.clone());
-        self.rows.insert(kind, row);
-        row
+    /// The number of a kernel's kind.
+    fn number(&mut self, name: &str) -> u32 {
+        let (row, _) = self.0.insert_full(Kind::of(&decode(name)));
+        u32::try_from(row).unwrap_or(u32::MAX)
     }
 
-    /// Likeness of all pairs of kinds.
-    fn likeness(&self) -> impl Fn(u16, u16) -> u32 {
-        let all = &self.kinds;
-        let n = all.len();
-        let table: Vec<u32> = all
-            .iter()
-            .flat_map(|a| all.iter().map(|b| a.likeness(b)))
-            .collect();
-        move |a: u16, b: u16| {
-            let row = usize::from(a) * n + usize::from(b);
-            let known = usize::from(a) < n && usize::from(b) < n;
-            table.get(row).copied().filter(|_| known).unwrap_or(0)
+    fn get(&self, number: u32) -> Option<&Kind> {
+        self.0.get_index(number as usize)
+    }
+
+    /// How well kernels of two kinds match; 0 if they do not.
+    fn likeness(&self, a: u32, b: u32) -> u32 {
+        if a == b {
+            return 4;
         }
+        let kinds = self.get(a).zip(self.get(b));
+        u32::from(kinds.is_some_and(|(a, b)| {
+            a.family != Family::Unknown && (a.family, a.helper) == (b.family, b.helper)
+        }))
     }
 }
 
@@ -95,7 +76,7 @@ impl Kinds {
 #[derive(Debug, Clone, Copy)]
 struct Item {
     kernel: KernelId,
-    kind: u16,
+    kind: u32,
 }
 
 /// A kernel with its start.
@@ -132,17 +113,17 @@ pub(crate) fn match_replays(
         return Err("not used: it has no sequence of kernels with operators".to_owned());
     };
     let works = Works::of(eager, &model);
-    let likeness = kinds.likeness();
+    let likeness = |a, b| kinds.likeness(a, b);
     let mut names = ReplayNames {
         file: file.to_owned(),
         work: works.works,
         ..ReplayNames::default()
     };
-    let mut aligned: FxHashMap<Vec<u16>, Vec<Option<usize>>> = FxHashMap::default();
+    let mut aligned: FxHashMap<Vec<u32>, Vec<Option<usize>>> = FxHashMap::default();
     let mut best = 0.0_f64;
     for items in targets {
         names.replayed += items.iter().filter(|i| is_replayed(i.kernel)).count() as u64;
-        let key: Vec<u16> = items.iter().map(|item| item.kind).collect();
+        let key: Vec<u32> = items.iter().map(|item| item.kind).collect();
         let partners = aligned
             .entry(key)
             .or_insert_with_key(|key| align(key, &model, &likeness));
@@ -153,10 +134,7 @@ pub(crate) fn match_replays(
         }
         let mut before: Option<u32> = None;
         for (item, partner) in items.iter().zip(partners) {
-            let helper = kinds
-                .kinds
-                .get(usize::from(item.kind))
-                .is_some_and(|k| k.helper);
+            let helper = kinds.get(item.kind).is_some_and(|kind| kind.helper);
             let work = match partner {
                 Some(at) => works.of_kernel.get(*at).copied().flatten(),
                 // A second kernel of the operator, which this batch needs and the other does not.
@@ -183,7 +161,7 @@ pub(crate) fn match_replays(
 /// The analyzed kernels of each step (of the window, without steps) and device in time order.
 fn sequences(costed: &Costed, kinds: &mut Kinds) -> Vec<Vec<Item>> {
     let run = &costed.run;
-    let mut numbers: FxHashMap<StrId, u16> = FxHashMap::default();
+    let mut numbers: FxHashMap<StrId, u32> = FxHashMap::default();
     let mut parts: FxHashMap<(DeviceId, Option<u32>), Vec<Started>> = FxHashMap::default();
     let kernels = (0..)
         .map(KernelId)
@@ -215,7 +193,7 @@ fn sequences(costed: &Costed, kinds: &mut Kinds) -> Vec<Vec<Item>> {
 
 /// The partner of each kernel of `items` in `model`, by the alignment that keeps the order and matches
 /// best.
-fn align(items: &[u16], model: &[Item], likeness: &dyn Fn(u16, u16) -> u32) -> Vec<Option<usize>> {
+fn align(items: &[u32], model: &[Item], likeness: &dyn Fn(u32, u32) -> u32) -> Vec<Option<usize>> {
     /// The last step of the best alignment of two beginnings.
     const MATCH: u8 = 0;
     const SKIP_MODEL: u8 = 1;
@@ -337,7 +315,7 @@ impl Works {
 mod tests {
     use super::*;
 
-    fn items(kinds: &[u16]) -> Vec<Item> {
+    fn items(kinds: &[u32]) -> Vec<Item> {
         let items = kinds.iter().enumerate();
         items
             .map(|(at, kind)| Item {
@@ -347,8 +325,8 @@ mod tests {
             .collect()
     }
 
-    fn partners(target: &[u16], model: &[u16]) -> Vec<Option<usize>> {
-        let equal = |a: u16, b: u16| if a == b { 4 } else { 0 };
+    fn partners(target: &[u32], model: &[u32]) -> Vec<Option<usize>> {
+        let equal = |a: u32, b: u32| if a == b { 4 } else { 0 };
         align(target, &items(model), &equal)
     }
 
@@ -373,13 +351,17 @@ mod tests {
 
     #[test]
     fn products_match_by_family_and_others_by_name() {
-        let kind = |name: &str| Kind::of(&decode(name));
-        let prefill = kind("Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN");
-        let decode_ = kind("Cijk_Alik_Bljk_BBS_BH_MT16x32x512_MI16x16x1_SN");
-        assert_eq!(prefill.likeness(&decode_), 4);
-        let rope = kind("rotary_embedding_kernel");
-        assert_eq!(rope.likeness(&prefill), 0);
-        let gated = kind("act_and_mul_kernel");
-        assert_eq!((rope.likeness(&gated), rope.likeness(&rope)), (1, 4));
+        let mut kinds = Kinds::default();
+        let [prefill, decode, rope, gated] = [
+            "Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN",
+            "Cijk_Alik_Bljk_BBS_BH_MT16x32x512_MI16x16x1_SN",
+            "rotary_embedding_kernel",
+            "act_and_mul_kernel",
+        ]
+        .map(|name| kinds.number(name));
+        let likeness = |a, b| kinds.likeness(a, b);
+        assert_eq!(likeness(prefill, decode), 4);
+        assert_eq!(likeness(rope, prefill), 0);
+        assert_eq!((likeness(rope, gated), likeness(rope, rope)), (1, 4));
     }
 }

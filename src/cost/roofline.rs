@@ -98,12 +98,12 @@ pub fn roofline(
     } else {
         TensorCore::No
     };
+    let fallback = gpu.flops.get(&DType::Fp32).copied();
     let ran_rate = if math_family {
         rate(gpu, dtype, unit).map(|rate| rate * gain)
     } else {
-        rate(gpu, dtype, TensorCore::No)
+        rate(gpu, dtype, TensorCore::No).or(fallback)
     };
-    let fallback = gpu.flops.get(&DType::Fp32).copied();
     let best_rate = rate(gpu, best, best_unit)
         .or(fallback)
         .map_or(f64::INFINITY, |rate| {
@@ -125,7 +125,7 @@ pub fn roofline(
                 flops / rate * 1e9
             }
         };
-        if let Some(rate) = ran_rate.or(fallback.filter(|_| !math_family)) {
+        if let Some(rate) = ran_rate {
             ideal += time(rate).max(memory);
         }
         let (math, memory) = (time(best_rate), memory * shrink);
@@ -144,9 +144,7 @@ pub fn roofline(
         Bound::Memory
     };
     Roofline {
-        ideal_ns: ran_rate
-            .or(fallback.filter(|_| !math_family))
-            .map(|_| ideal),
+        ideal_ns: ran_rate.map(|_| ideal),
         best_ideal_ns: best_ideal,
         reachable_ns: reachable,
         best_dtype: Some(best),
