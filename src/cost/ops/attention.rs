@@ -152,16 +152,16 @@ struct Layout {
     causal: Option<usize>,
     /// The bias or mask tensor.
     bias: Option<usize>,
-    /// The cumulative sequence lengths and the longest sequences, of queries, then of keys.
-    varlen: Option<(usize, usize)>,
+    /// The cumulative lengths of packed sequences of queries.
+    lengths: Option<usize>,
 }
 
 fn layout(call: &Call) -> Layout {
-    let l = |sequence_first, causal, bias, varlen| Layout {
+    let l = |sequence_first, causal, bias, lengths| Layout {
         sequence_first,
         causal,
         bias,
-        varlen,
+        lengths,
     };
     match call.name {
         "scaled_dot_product_attention" => l(false, Some(5), Some(3), None),
@@ -170,22 +170,24 @@ fn layout(call: &Call) -> Layout {
         "scaled_dot_product_efficient_attention" => l(false, Some(6), Some(3), None),
         "scaled_dot_product_cudnn_attention" => l(false, Some(6), Some(3), None),
         "scaled_dot_product_fused_attention_overrideable" => l(false, Some(5), Some(3), None),
-        "flash_attention_forward" | "flash_attention" => l(true, Some(8), None, Some((3, 5))),
+        "flash_attention_forward" | "flash_attention" => l(true, Some(8), None, Some(3)),
         "efficient_attention_forward"
         | "efficient_attention"
-        | "efficient_attention_forward_cutlass" => l(true, None, Some(3), Some((4, 6))),
+        | "efficient_attention_forward_cutlass" => l(true, None, Some(3), Some(4)),
         "flash_attn_forward" | "fwd" => l(true, Some(5), None, None),
-        "flash_attn_varlen_forward" | "varlen_fwd" => l(true, Some(9), None, Some((3, 5))),
+        "flash_attn_varlen_forward" => l(true, Some(9), None, Some(3)),
+        // The result comes before the lengths; versions differ in the place of the causal flag.
+        "varlen_fwd" => l(true, None, None, Some(4)),
         // The backward takes dO first, which shifts the other arguments by one.
         "scaled_dot_product_flash_attention_backward" => l(false, Some(11), None, None),
         "scaled_dot_product_flash_attention_for_cpu_backward" => l(false, Some(7), None, None),
         "scaled_dot_product_efficient_attention_backward" => l(false, Some(11), Some(4), None),
         "scaled_dot_product_cudnn_attention_backward" => l(false, Some(14), Some(8), None),
         "scaled_dot_product_fused_attention_overrideable_backward" => l(false, None, None, None),
-        "flash_attention_backward" => l(true, Some(11), None, Some((6, 8))),
-        "efficient_attention_backward" => l(true, None, Some(4), Some((5, 7))),
+        "flash_attention_backward" => l(true, Some(11), None, Some(6)),
+        "efficient_attention_backward" => l(true, None, Some(4), Some(6)),
         "flash_attn_backward" | "bwd" => l(true, Some(11), None, None),
-        _ => l(true, None, None, Some((9, 11))),
+        _ => l(true, None, None, Some(9)),
     }
 }
 
@@ -234,18 +236,22 @@ impl Attention {
 }
 
 /// Batch, heads, length and head dimension of `[.., S, D]`, with the heads before or after the
-/// sequence.
+/// sequence. The batch is 1 where there is none.
 fn heads_and_length(shape: &[u64], sequence_first: bool) -> Option<(u64, u64, u64, u64)> {
     match *shape {
         [b, s, h, d] if sequence_first => Some((b, h, s, d)),
         [b, h, s, d] => Some((b, h, s, d)),
-        [h, s, d] if !sequence_first => Some((1, h, s, d)),
+        [s, h, d] if sequence_first => Some((1, h, s, d)),
+        [h, s, d] => Some((1, h, s, d)),
         // A single head: `F.scaled_dot_product_attention` takes any number of leading dimensions.
         [s, d] if !sequence_first => Some((1, 1, s, d)),
         _ => None,
     }
 }
 
+/// The sizes of a call. Of packed sequences, `[T, H, D]` or `[1, T, H, D]`, the lengths are tensor data,
+/// which is not recorded. Equal lengths are assumed: for self-attention they are a lower bound (the sum of
+/// squares with a fixed sum is least when all are equal).
 fn sizes(
     call: &Call,
     l: &Layout,
@@ -253,19 +259,18 @@ fn sizes(
     k: &Tensor,
     v: &Tensor,
 ) -> Result<Attention, UnknownCost> {
-    if l.sequence_first && q.shape.len() == 3 {
-        return packed(call, l, q, k, v);
-    }
     let of =
         |t: &Tensor| heads_and_length(&t.shape, l.sequence_first).ok_or(UnknownCost::BadArguments);
     let (batch, heads, seq_q, d_qk) = of(q)?;
-    let (_, k_heads, seq_k, k_dim) = of(k)?;
+    let (k_batch, k_heads, seq_k, k_dim) = of(k)?;
     let (_, _, v_len, d_v) = of(v)?;
     let grouped = k_heads == 0 || heads.checked_rem(k_heads) == Some(0);
-    if k_dim != d_qk || v_len != seq_k || !grouped {
+    // Pages of cached keys have the dimensions of a batch.
+    let alike = k.shape.len() == q.shape.len() && (k_batch == batch || k_batch == 1);
+    if k_dim != d_qk || v_len != seq_k || !grouped || !alike {
         return Err(UnknownCost::BadArguments);
     }
-    Ok(Attention {
+    let mut sizes = Attention {
         batch,
         heads,
         seq_q,
@@ -273,41 +278,21 @@ fn sizes(
         d_qk,
         d_v,
         equal_lengths_assumed: false,
-    })
-}
-
-/// Sizes of `[T, H, D]` with cumulative lengths. The lengths of the sequences are tensor data, which is
-/// not recorded. Equal lengths are assumed: for self-attention they are a lower bound (the sum of
-/// squares with a fixed sum is least when all are equal).
-fn packed(
-    call: &Call,
-    l: &Layout,
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-) -> Result<Attention, UnknownCost> {
-    let ([t_q, heads, d_qk], [t_k, _, _], [_, _, d_v]) =
-        (q.shape.as_slice(), k.shape.as_slice(), v.shape.as_slice())
-    else {
-        return Err(UnknownCost::BadArguments);
     };
-    let (lengths_at, _) = l.varlen.ok_or(UnknownCost::BadArguments)?;
-    let lengths = call
-        .optional(lengths_at, &["cu_seqlens_q", "cum_seq_q", "cu_seqlens"])
-        .ok_or(UnknownCost::DataDependent)?;
-    let batch = count(&lengths.shape).saturating_sub(1);
-    if batch == 0 {
-        return Err(UnknownCost::BadArguments);
+    let names = ["cu_seqlens_q", "cum_seq_q", "cu_seqlens"];
+    match l.lengths.map(|at| call.optional(at, &names)) {
+        Some(Some(lengths)) if batch == 1 => {
+            sizes.batch = count(&lengths.shape).saturating_sub(1);
+            let each = |all: u64| all.checked_div(sizes.batch);
+            let lengths = each(seq_q).zip(each(seq_k));
+            (sizes.seq_q, sizes.seq_k) = lengths.ok_or(UnknownCost::BadArguments)?;
+            sizes.equal_lengths_assumed = true;
+        }
+        Some(None) if q.shape.len() == 3 => return Err(UnknownCost::DataDependent),
+        None if l.sequence_first && q.shape.len() == 3 => return Err(UnknownCost::BadArguments),
+        _ => {}
     }
-    Ok(Attention {
-        batch,
-        heads: *heads,
-        seq_q: t_q / batch,
-        seq_k: t_k / batch,
-        d_qk: *d_qk,
-        d_v: *d_v,
-        equal_lengths_assumed: true,
-    })
+    Ok(sizes)
 }
 
 fn forward(call: &Call) -> Result<OpCost, UnknownCost> {

@@ -434,6 +434,26 @@ fn packed_attention_assumes_equal_sequences() {
     assert!(cost.note.is_some());
     // Without lengths, the work depends on unrecorded data.
     assert_eq!(flash(""), Err(UnknownCost::DataDependent));
+    // With the result before the lengths.
+    let varlen = fprop(&format!(
+        "_vllm_fa2_C::varlen_fwd({qkv}, bf16[8, 3, 16], int32[3], int32[3])"
+    ));
+    assert_eq!(varlen.unwrap().flops(), 6144);
+    // Memory-efficient attention packs sequences into a batch of one.
+    let qkv = ["bf16[1, 8, 3, 16]"; 3].join(", ");
+    let name = "aten::_efficient_attention";
+    let efficient = |rest: &str| fprop(&format!("{name}_forward({qkv}, none{rest})")).unwrap();
+    assert_eq!(efficient(", int32[3], int32[3]").flops(), 6144);
+    assert_eq!(efficient(", none, none").flops(), 2 * 6144);
+    let lengths = "none, bf16[1, 8, 3, 16], int32[3], int32[3]";
+    let backward = fprop(&format!(
+        "{name}_backward(bf16[1, 8, 3, 16], {qkv}, {lengths})"
+    ));
+    assert_eq!(backward.unwrap().flops(), 2 * 2 * 3 * 4 * 4 * (3 + 2) * 16);
+    // Pages of cached keys are no batch.
+    let pages = "bf16[2, 1, 3, 16], bf16[9, 64, 3, 16], bf16[9, 64, 3, 16]";
+    let paged = fprop(&format!("flash_attn_3::fwd({pages})"));
+    assert_eq!(paged, Err(UnknownCost::BadArguments));
 }
 
 #[test]
