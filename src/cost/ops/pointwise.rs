@@ -150,6 +150,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         names: &["glu"],
         flops: "2 N of the output",
         bytes: "in + out, half as large",
+        backward: "4 N of the output; dY + in + dX",
         handler: glu,
         ..UNARY
     },

@@ -66,13 +66,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..MAX
     },
     Entry {
-        names: &[
-            "avg_pool1d",
-            "avg_pool2d",
-            "avg_pool3d",
-            "lp_pool1d",
-            "lp_pool2d",
-        ],
+        names: &["avg_pool1d", "avg_pool2d", "avg_pool3d"],
         bytes: "in + out",
         backward: "N of the input; dY + dX",
         handler: avg_pool,
@@ -241,12 +235,7 @@ fn max_pool_backward(call: &Call) -> Result<OpCost, UnknownCost> {
 
 fn avg_pool(call: &Call) -> Result<OpCost, UnknownCost> {
     let x = call.input()?;
-    let (out, taps) = if call.name.starts_with("lp_") {
-        // (x, norm_type, kernel, stride, ceil_mode): differs from the order of the others.
-        return Err(UnknownCost::UnknownOp);
-    } else {
-        window(call, x, None, 4)?
-    };
+    let (out, taps) = window(call, x, None, 4)?;
     let n = count(&x.shape);
     let bytes = total([call.bytes(x), call.dense(out, x)]);
     let flops = if call.backward {

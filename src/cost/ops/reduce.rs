@@ -7,7 +7,7 @@ use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
 
 const SUM: Entry = Entry {
-    names: &["sum", "mean", "nansum", "nanmean", "prod", "sum_to_size"],
+    names: &["sum", "mean", "nansum", "nanmean", "prod"],
     namespaces: &[],
     family: Family::Reduce,
     class: FlopsClass::Convention,
@@ -163,7 +163,7 @@ fn finish(
         None => elements(n),
     };
     let mut cost = if call.backward {
-        let linear = matches!(call.name, "sum" | "mean" | "nansum" | "sum_to_size");
+        let linear = matches!(call.name, "sum" | "mean" | "nansum");
         let saved = if linear { Ok(0) } else { call.bytes(x) };
         call.one(n, total([out, saved, call.dense(n, x)]), dims)
     } else {

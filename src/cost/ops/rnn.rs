@@ -121,7 +121,7 @@ fn listed(call: &Call, x: &Tensor, rows: u64, weights: &[&Tensor]) -> Result<OpC
     let elements = sum(matrices().map(|w| count(&w.shape)));
     let all = sum(weights.iter().map(|w| count(&w.shape)));
     let first = weights.first().ok_or(UnknownCost::BadArguments)?;
-    // The last matrix is [g H, H], or the projection [P, H].
+    // The weights of the input, [g H, I], then those of the state: as many columns as the result is wide.
     let gates = first.shape.first().copied().unwrap_or(0);
     let hidden = weights
         .get(1)
