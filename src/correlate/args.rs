@@ -11,6 +11,9 @@ use super::python_frame;
 use crate::base::DType;
 use crate::profile::{KernelId, Profile, StrId, Strings};
 
+/// Maximum number of dimensions of a tensor: PyTorch allows 64. Bounds the work for malicious files.
+pub(crate) const MAX_RANK: usize = 64;
+
 /// The parsed argument text of a range.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ParsedArgs {
@@ -204,9 +207,8 @@ fn scalar(value: &Literal<'_>) -> ArgValue {
 }
 
 fn shape(value: &Literal<'_>) -> Option<Vec<u64>> {
-    value
-        .items()?
-        .iter()
+    let dims = value.items().filter(|dims| dims.len() <= MAX_RANK)?;
+    dims.iter()
         .map(|d| match d {
             Literal::Int(i) => u64::try_from(*i).ok(),
             _ => None,
@@ -367,7 +369,7 @@ fn event_tensor(dims: Option<&Value>, dtype: Option<DType>, strides: Option<&Val
         .into_iter()
         .map(|d| u64::try_from(d).ok())
         .collect();
-    let Some(shape) = shape else {
+    let Some(shape) = shape.filter(|shape| shape.len() <= MAX_RANK) else {
         return ArgValue::Unknown;
     };
     let strides = numbers(strides).filter(|s| s.len() == shape.len());
@@ -457,6 +459,17 @@ mod tests {
         let mut arguments = Arguments::default();
         let read = arguments.read_text(text, &mut Strings::default());
         (arguments, read)
+    }
+
+    #[test]
+    fn shapes_of_too_many_dimensions_are_unknown() {
+        let shape = ["1"; MAX_RANK + 1].join(", ");
+        let sizes = format!("[[{shape}], [2]]");
+        for text in [&sizes, &format!("{{\"Input Dims\": {sizes}}}")] {
+            let (arguments, read) = read(text);
+            let args = &arguments.table[read.args.unwrap().idx()];
+            assert_eq!(args.tensors().count(), 1, "{text}");
+        }
     }
 
     #[test]

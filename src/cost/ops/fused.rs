@@ -163,6 +163,13 @@ fn begins_with<'a>(mut dims: impl Iterator<Item = &'a u64>, elements: u64) -> bo
 /// operand. A template takes its operands one after the other: behind a buffer that it overwrites and a bias,
 /// before the inputs of what is fused into it, the result and a workspace.
 fn assignments<'a>(pointers: &'a [&'a Tensor]) -> impl Iterator<Item = (usize, [&'a [u64]; 3])> {
+    /// More buffers than a template takes; bounds the work for malicious files.
+    const MOST: usize = 64;
+    let pointers = if pointers.len() <= MOST {
+        pointers
+    } else {
+        &[]
+    };
     let pairs = pointers.windows(2).zip(0..);
     pairs.flat_map(move |(pair, at)| {
         let results = pointers.iter().zip(0..);

@@ -4,10 +4,8 @@ use ::toml::de::DeValue;
 
 use crate::base::DType;
 use crate::base::toml::{Item, Table};
+use crate::correlate::args::MAX_RANK;
 use crate::correlate::{Arg, ArgValue, Tensor};
-
-/// Maximum number of dimensions of a tensor; PyTorch allows 64.
-pub(super) const MAX_RANK: usize = 64;
 
 const FORMS: &str = "a tensor is \"fp16[8, 64]\", or \"[8, 64]\" when its type is not recorded; also \
                      \"none\", \"?\" (passed, not recorded), numbers, true, false, lists, \

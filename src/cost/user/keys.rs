@@ -1,9 +1,9 @@
 //! The keys of cost files, for the loader, the documentation and the JSON Schema.
 
-use super::argument::MAX_RANK;
 use super::read::{DIRECTIONS, MAX_ENTRIES};
 use crate::base::cel;
 use crate::base::schema::{self, Key, Shape, keys};
+use crate::correlate::args::MAX_RANK;
 use crate::cost::{Family, UnknownCost};
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
