@@ -608,27 +608,6 @@ fn a_repeating_sequence_of_kernels_shows_steps() {
 }
 
 #[test]
-fn waits_of_graph_nodes_are_no_reliable_idle_time() {
-    let reliable = |in_graph: bool| {
-        let mut b = ProfileBuilder::new();
-        for at in [0, 10] {
-            let kernel = b.launch(at);
-            b.profile.kernels[kernel].in_graph = in_graph;
-        }
-        // Launched before the first one ended, and started long after.
-        b.profile.kernels[1].span = Span {
-            start: 900_000,
-            end: 901_000,
-        };
-        let gap = b.run().timeline.devices[0].gaps[0];
-        assert_eq!(gap.cause, GapCause::Waiting);
-        gap.reliable_ns > 0
-    };
-    assert!(reliable(false));
-    assert!(!reliable(true));
-}
-
-#[test]
 fn steps_are_those_of_the_training_and_not_of_the_evaluation_after_it() {
     let program = |training: i64| {
         let mut b = ProfileBuilder::new();

@@ -150,7 +150,7 @@ fn the_innermost_recorded_activity_counts() {
 }
 
 #[test]
-fn locks_libraries_and_callers_of_cuda_calls_are_told() {
+fn locks_libraries_and_callers_of_cuda_calls_are_named() {
     let mut profile = profile();
     call(&mut profile, 100, 300, "cudaMalloc");
     call(&mut profile, 880, 900, "cudaLaunchKernel");

@@ -147,16 +147,16 @@ pub(in crate::cost) struct Launched<'a> {
     pub(in crate::cost) grid: [u32; 3],
 }
 
-/// Sizes that the kernels of a call tell.
+/// Sizes that follow from the kernels of a call.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct Inferred {
     per_token: u64,
     /// Columns of the first product; half of them are the rows of the second.
     columns: u64,
     note: &'static str,
 }
 
-/// The cost of experts whose sizes the kernels tell that multiply with them.
+/// The cost of experts whose sizes follow from the kernels that multiply with them.
 pub(super) fn generated(call: &Call, kernels: &[Launched<'_>]) -> Result<OpCost, UnknownCost> {
     let unknown = UnknownCost::DataDependent;
     let hidden = call.tensor(0, &["hidden_states"])?;
@@ -173,13 +173,13 @@ pub(super) fn generated(call: &Call, kernels: &[Launched<'_>]) -> Result<OpCost,
     if call.name != "moe_forward" || rows != tokens {
         return Err(unknown);
     }
-    let told = tensorrt_llm(up, down, [tokens, width, experts])
+    let inferred = tensorrt_llm(up, down, [tokens, width, experts])
         .or_else(|| triton_kernels(up, down, [tokens, width, experts]))
         .ok_or(unknown)?;
-    let n = told.columns;
+    let n = inferred.columns;
     let [first, second] = [product([width, n]), product([n / 2, width])];
     let sizes = Experts {
-        rows: product([tokens, told.per_token]),
+        rows: product([tokens, inferred.per_token]),
         experts,
         weights: sum([first, second]),
     };
@@ -196,7 +196,7 @@ pub(super) fn generated(call: &Call, kernels: &[Launched<'_>]) -> Result<OpCost,
     let flops = product([2, sizes.rows, sizes.weights]);
     let mut cost = call.one(flops, bytes, Dims::None)?;
     cost.at_most = true;
-    cost.note = Some(told.note);
+    cost.note = Some(inferred.note);
     Ok(cost)
 }
 
@@ -207,7 +207,7 @@ fn tensorrt_llm(
     up: &Launched<'_>,
     down: &Launched<'_>,
     [tokens, width, experts]: [u64; 3],
-) -> Option<Told> {
+) -> Option<Inferred> {
     let columns = |kernel: &Launched<'_>| product([kernel.grid[0], kernel.tile.0].map(u64::from));
     // The result is as wide as the input.
     let rounded = width.checked_next_multiple_of(u64::from(down.tile.0.max(1)));
@@ -224,7 +224,7 @@ fn tensorrt_llm(
         return None;
     }
     let (tile, blocks) = (u64::from(up.tile.1), u64::from(up.grid[1]));
-    Some(Told {
+    Some(Inferred {
         per_token: experts_per_token(tokens, experts, tile, blocks)?,
         columns: columns(up),
         note: BY_GRID,
@@ -239,7 +239,7 @@ fn triton_kernels(
     up: &Launched<'_>,
     down: &Launched<'_>,
     [tokens, width, experts]: [u64; 3],
-) -> Option<Told> {
+) -> Option<Inferred> {
     let blocks_and_tile = |kernel: &Launched<'_>| {
         let sizes = kernel
             .name
@@ -257,7 +257,7 @@ fn triton_kernels(
     let per_token = experts_per_token(tokens, experts, tile, along_tokens)?;
     let (blocks, tile, columns) = blocks_and_tile(up)?;
     let along_tokens = blocks_along_tokens(tokens, experts, tile, per_token)?;
-    Some(Told {
+    Some(Inferred {
         per_token,
         columns: product([exactly(blocks, along_tokens)?, columns]),
         note: BY_PRODUCT,

@@ -5,9 +5,9 @@ const COLUMNS: [&str; 7] = ["id", "a", "b|c", "c", "missing=7", "late", "z"];
 
 /// Keeps every value as text.
 #[derive(Clone, Default)]
-struct Said(Vec<String>);
+struct Texts(Vec<String>);
 
-impl Sink for Said {
+impl Sink for Texts {
     fn row(&mut self, cells: &Cells<'_>) {
         let values = (0..=COLUMNS.len()).map(|at| format!("{:?}", cells.raw(at)));
         self.0.push(values.collect::<Vec<_>>().join(" "));
@@ -30,7 +30,7 @@ fn both_ways(path: &Path) -> [Vec<String>; 2] {
     assert!(db.pages.is_some());
     let rows = |db: &Db| {
         let parts = db
-            .scan("t", &COLUMNS, &Said::default(), &crate::read::NoProgress)
+            .scan("t", &COLUMNS, &Texts::default(), &crate::read::NoProgress)
             .unwrap();
         parts.into_iter().flat_map(|part| part.0).collect()
     };
@@ -130,7 +130,7 @@ fn trees_that_violate_the_format_are_reported_as_damage() {
         change(&mut bytes);
         std::fs::write(&path, bytes).unwrap();
         let db = Db::open(&path)?;
-        db.scan("t", &COLUMNS, &Said::default(), &crate::read::NoProgress)
+        db.scan("t", &COLUMNS, &Texts::default(), &crate::read::NoProgress)
     };
     assert!(with(&|_| {}).is_ok());
     // The last child of the root is the root, page 0, or a page after the end; a leaf has an invalid
@@ -202,7 +202,7 @@ fn long_rows_that_share_their_pages_are_reported_as_damage() {
     bytes[leaf + 10..leaf + 12].copy_from_slice(&(copy as u16).to_be_bytes());
     std::fs::write(&path, bytes).unwrap();
     let db = Db::open(&path).unwrap();
-    let read = db.scan("t", &COLUMNS, &Said::default(), &crate::read::NoProgress);
+    let read = db.scan("t", &COLUMNS, &Texts::default(), &crate::read::NoProgress);
     let error = read.err().unwrap().to_string();
     assert!(error.contains("longer than the file"), "{error}");
 }
@@ -382,7 +382,7 @@ fn rows_out_of_order_are_reported_as_damage() {
         std::fs::write(&path, bytes).unwrap();
         let mut db = Db::open(&path).unwrap();
         for _ in 0..2 {
-            let read = db.scan("t", &COLUMNS, &Said::default(), &crate::read::NoProgress);
+            let read = db.scan("t", &COLUMNS, &Texts::default(), &crate::read::NoProgress);
             let error = read.err().unwrap().to_string();
             assert!(error.contains("damaged"), "{error}");
             db.pages = None;
