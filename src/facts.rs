@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::statistics::median;
+use crate::base::text::word;
 use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
@@ -555,12 +556,6 @@ impl From<Arc<[Arc<str>]>> for Answer {
     fn from(value: Arc<[Arc<str>]>) -> Answer {
         Answer::Value(Value::Strings(value))
     }
-}
-
-/// The word of a value in a list of words.
-fn word<T: PartialEq>(words: &[(T, &'static str)], value: T) -> Option<&'static str> {
-    let entry = words.iter().find(|(other, _)| *other == value);
-    entry.map(|(_, word)| *word)
 }
 
 /// Declares facts: description, name and type, what a profile may lack (one of [`needs`]), the families, and

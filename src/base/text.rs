@@ -376,6 +376,12 @@ fn is_emoji(chars: &[char], i: usize) -> bool {
     body > 0 && chars.get(i + 1 + body) == Some(&':')
 }
 
+/// The word of a value in a table of words.
+pub(crate) fn word<T: PartialEq>(words: &[(T, &'static str)], value: T) -> Option<&'static str> {
+    let entry = words.iter().find(|(other, _)| *other == value);
+    entry.map(|(_, word)| *word)
+}
+
 /// `text` with a capital at its beginning.
 pub fn capitalized(text: &str) -> String {
     let mut rest = text.chars();

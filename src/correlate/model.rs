@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::host_parts::HostTime;
 use super::serving_batch::ServingBatch;
 use crate::base::DType;
+use crate::base::text::word;
 use crate::handle;
 use crate::profile::{
     ApiCall, CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, Span, StrId, ThreadId,
@@ -171,14 +172,17 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Every direction with its word in reports and rules.
+    pub const ALL: [(Direction, &'static str); 4] = [
+        (Direction::Fprop, "fprop"),
+        (Direction::Bprop, "bprop"),
+        (Direction::Update, "update"),
+        (Direction::Unknown, "unknown"),
+    ];
+
     /// Returns the word used in reports and rules.
     pub fn name(self) -> &'static str {
-        match self {
-            Direction::Fprop => "fprop",
-            Direction::Bprop => "bprop",
-            Direction::Update => "update",
-            Direction::Unknown => "unknown",
-        }
+        word(&Direction::ALL, self).unwrap_or_default()
     }
 }
 
@@ -742,21 +746,24 @@ pub enum GapCause {
 }
 
 impl GapCause {
+    /// Every cause with its word in rules.
+    pub const ALL: [(GapCause, &'static str); 11] = [
+        (GapCause::ProfilerOverhead, "profiler_overhead"),
+        (GapCause::DataLoading, "data_loading"),
+        (GapCause::AfterSync, "after_sync"),
+        (GapCause::BlockingCopy, "blocking_copy"),
+        (GapCause::Allocation, "allocation"),
+        (GapCause::ModuleLoad, "module_load"),
+        (GapCause::SlowLaunch, "slow_launch"),
+        (GapCause::HostLate, "host_late"),
+        (GapCause::HostBusy, "host_busy"),
+        (GapCause::Waiting, "waiting"),
+        (GapCause::Unknown, "unknown"),
+    ];
+
     /// Returns the word used in rules.
     pub fn name(self) -> &'static str {
-        match self {
-            GapCause::ProfilerOverhead => "profiler_overhead",
-            GapCause::DataLoading => "data_loading",
-            GapCause::AfterSync => "after_sync",
-            GapCause::BlockingCopy => "blocking_copy",
-            GapCause::Allocation => "allocation",
-            GapCause::ModuleLoad => "module_load",
-            GapCause::SlowLaunch => "slow_launch",
-            GapCause::HostLate => "host_late",
-            GapCause::HostBusy => "host_busy",
-            GapCause::Waiting => "waiting",
-            GapCause::Unknown => "unknown",
-        }
+        word(&GapCause::ALL, self).unwrap_or_default()
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::base::DType;
+use crate::base::text::word;
 use crate::correlate::{OpCallId, Run, SiteId, Vocabulary};
 use crate::gpu::Choice;
 use crate::profile::Span;
@@ -152,16 +153,16 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Every bound.
-    pub const ALL: [Bound; 3] = [Bound::Math, Bound::Memory, Bound::Latency];
+    /// Every bound with its word in facts and reports.
+    pub const ALL: [(Bound, &'static str); 3] = [
+        (Bound::Math, "math"),
+        (Bound::Memory, "memory"),
+        (Bound::Latency, "latency"),
+    ];
 
     /// The word used in facts and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Bound::Math => "math",
-            Bound::Memory => "memory",
-            Bound::Latency => "latency",
-        }
+        word(&Bound::ALL, self).unwrap_or_default()
     }
 }
 
@@ -419,8 +420,7 @@ impl UnknownCost {
 
     /// The word used in cost files.
     pub fn name(self) -> &'static str {
-        let named = UnknownCost::ALL.iter().find(|(reason, _)| *reason == self);
-        named.map_or("", |(_, name)| name)
+        word(&UnknownCost::ALL, self).unwrap_or_default()
     }
 
     /// The phrase used in reports.

@@ -14,25 +14,6 @@ use crate::read::READERS;
 
 /// Facts by the set of their values; the words come from the types that the facts are computed from.
 static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
-    let directions = [
-        Direction::Fprop,
-        Direction::Bprop,
-        Direction::Update,
-        Direction::Unknown,
-    ];
-    let causes = [
-        GapCause::ProfilerOverhead,
-        GapCause::DataLoading,
-        GapCause::AfterSync,
-        GapCause::BlockingCopy,
-        GapCause::Allocation,
-        GapCause::ModuleLoad,
-        GapCause::SlowLaunch,
-        GapCause::HostLate,
-        GapCause::HostBusy,
-        GapCause::Waiting,
-        GapCause::Unknown,
-    ];
     let mut families = words(Family::ALL);
     families.push(Family::Unknown.name());
     let dtypes: &[&str] = &[
@@ -48,16 +29,16 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
     vec![
         (
             &["site.direction", "chain.direction"],
-            directions.map(Direction::name).into(),
+            words(Direction::ALL),
         ),
-        (&["site.bound"], Bound::ALL.map(Bound::name).into()),
+        (&["site.bound"], words(Bound::ALL)),
         (&["chain.kind"], words(chain::Kind::ALL)),
         (&["kernel.collective"], COLLECTIVES.into()),
         (&["kernel.occupancy_limit"], kernel::OCCUPANCY_LIMITS.into()),
         (&["copy.direction"], words(copy::DIRECTIONS)),
         (&["copy.host_memory"], words(copy::MEMORIES)),
-        (&["gap.cause"], causes.map(GapCause::name).into()),
-        (&["gap.loader"], Loader::ALL.map(Loader::name).into()),
+        (&["gap.cause"], words(GapCause::ALL)),
+        (&["gap.loader"], words(Loader::ALL)),
         (&["gpu.vendor"], words(VENDORS)),
         (&["kernel.maker"], Maker::WORDS.into()),
         (&["site.family", "kernel.family"], families),

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::glob::Glob;
+use crate::base::text::word;
 use crate::correlate::SiteId;
 use crate::facts::{Member, MemberKind};
 
@@ -94,7 +95,7 @@ impl Severity {
 
     /// The word for this severity in rule files and reports: `warning`.
     pub fn word(self) -> &'static str {
-        word_of(&Self::ALL, self)
+        word(&Self::ALL, self).unwrap_or_default()
     }
 }
 
@@ -129,7 +130,7 @@ impl Confidence {
 
     /// The word for this level in rule files and reports: `medium`.
     pub fn word(self) -> &'static str {
-        word_of(&Self::ALL, self)
+        word(&Self::ALL, self).unwrap_or_default()
     }
 
     /// The factor, above 0 and at most 1, that a saving is multiplied by when findings are ranked.
@@ -140,11 +141,6 @@ impl Confidence {
             Confidence::High => 1.0,
         }
     }
-}
-
-fn word_of<T: PartialEq>(words: &[(T, &'static str)], of: T) -> &'static str {
-    let found = words.iter().find(|(value, _)| *value == of);
-    found.map_or("", |(_, word)| word)
 }
 
 /// All findings about a run, and what could not be evaluated.

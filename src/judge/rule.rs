@@ -9,6 +9,7 @@ use super::template::Template;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
+use crate::base::text::word;
 use crate::facts::{MemberKind, Value};
 
 /// The folders of rules, each with its subject. The folder of a rule is its category.
@@ -226,7 +227,7 @@ impl GroupBy {
 
     /// The word for this grouping in rule files: `layer`.
     pub fn word(self) -> &'static str {
-        super::word_of(&Self::ALL, self)
+        word(&Self::ALL, self).unwrap_or_default()
     }
 }
 

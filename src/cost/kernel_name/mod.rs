@@ -8,6 +8,7 @@
 use serde::Serialize;
 
 use crate::base::DType;
+use crate::base::text::word;
 
 mod attention;
 mod library;
@@ -176,8 +177,7 @@ impl Family {
 
     /// The word used in rules and reports.
     pub fn name(self) -> &'static str {
-        let named = Family::ALL.iter().find(|(family, _)| *family == self);
-        named.map_or("unknown", |(_, name)| name)
+        word(&Family::ALL, self).unwrap_or("unknown")
     }
 
     /// The families whose work can run on Tensor Cores.

@@ -1,5 +1,6 @@
 //! The kind of data loader that ran in an idle interval.
 
+use crate::base::text::word;
 use crate::correlate::{DeviceTimeline, Gap, Run};
 use crate::profile::{Span, ThreadId};
 
@@ -15,17 +16,16 @@ pub(in crate::facts) enum Loader {
 }
 
 impl Loader {
-    /// Every loader.
-    pub(in crate::facts) const ALL: [Loader; 3] =
-        [Loader::SingleProcess, Loader::MultiProcess, Loader::Other];
+    /// Every loader with its word in rules.
+    pub(in crate::facts) const ALL: [(Loader, &'static str); 3] = [
+        (Loader::SingleProcess, "single_process"),
+        (Loader::MultiProcess, "multi_process"),
+        (Loader::Other, "other"),
+    ];
 
     /// The word used in rules.
     pub(in crate::facts) fn name(self) -> &'static str {
-        match self {
-            Loader::SingleProcess => "single_process",
-            Loader::MultiProcess => "multi_process",
-            Loader::Other => "other",
-        }
+        word(&Loader::ALL, self).unwrap_or_default()
     }
 
     /// torch/utils/data/dataloader.py: `_BaseDataLoaderIter.__next__`
