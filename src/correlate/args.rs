@@ -76,12 +76,6 @@ impl Arguments {
         args.and_then(|a| self.classes.get(a.idx()).copied())
     }
 
-    /// Whether any tensor's shape is known.
-    pub(crate) fn has_shapes(&self, args: Option<ArgsId>) -> bool {
-        args.and_then(|a| self.table.get(a.idx()))
-            .is_some_and(|a| a.tensors().next().is_some())
-    }
-
     fn read_text(&mut self, text: &str, labels: &mut Strings) -> ParsedArgs {
         if !text.starts_with('{') {
             return ParsedArgs {

@@ -81,11 +81,7 @@ fn replayed_kernels_have_the_operator_of_their_capture_in_each_replay() {
     let shapes: Vec<&[u64]> = sizes.tensors().map(|t| &t.shape[..]).collect();
     assert_eq!(shapes, [&[2, 3][..], &[3, 4]]);
     assert_eq!(site(&run, kernels[0][2]).calls, 3);
-    assert_eq!(run.attribution.graph_replay, 0);
-    assert_eq!(
-        (run.attribution.with_op, run.attribution.with_shapes),
-        (9, 9)
-    );
+    assert!(run.links.iter().all(|link| link.op.is_some()));
 }
 
 #[test]

@@ -8,7 +8,6 @@ use crate::profile::{CallId, Profile, RangeId, RangeKind, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
-mod attribution_totals;
 mod exclusions;
 mod first_calls;
 mod fwd_bwd_pairs;
@@ -18,6 +17,7 @@ mod host_samples;
 mod host_time;
 mod idle_limits;
 mod launches;
+mod layer_source;
 mod layers;
 pub(crate) mod literal;
 mod model;
@@ -55,11 +55,11 @@ pub use host_samples::{Alignment, add_host_samples};
 pub(crate) use host_time::GARBAGE_COLLECTION;
 use layers::FsdpBrackets;
 pub use model::{
-    Activity, Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedTime,
-    ExcludedWork, Exclusion, Gap, GapCause, GapKey, Layer, LayerId, LayerPattern, LayerSource,
-    Link, OpArgs, OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run,
-    Scope, ScopeId, SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor,
-    Timeline, Vocabulary, Window, WithoutOperator,
+    Activity, Arg, ArgValue, ArgsId, DeviceTimeline, Direction, ExcludedTime, ExcludedWork,
+    Exclusion, Gap, GapCause, GapKey, Layer, LayerId, LayerPattern, LayerSource, Link, OpArgs,
+    OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run, Scope, ScopeId,
+    SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor, Timeline,
+    Vocabulary, Window, WithoutOperator,
 };
 use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
@@ -214,13 +214,12 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             (
                 launched.and_then(|span| serving_batch::of_window(&profile, span)),
                 sites::group(&inputs, &links),
-                attribution_totals::sums(&inputs, &links),
-                attribution_totals::layer_source(&inputs, &links, &layers),
+                layer_source::of_most_time(&inputs, &links, &layers),
             )
         },
     );
     let (in_graphs, unreliable_idle, host, gpu_steps, activities) = idle;
-    let (batch, (sites, site_of), sums, layer_source) = work;
+    let (batch, (sites, site_of), layer_source) = work;
     let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
     let op_names = texts.op_names;
     for (link, site) in links.iter_mut().zip(site_of) {
@@ -248,7 +247,6 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         window,
         timeline,
         host,
-        attribution: sums,
         unreliable_idle,
         unexplained_idle_ns: in_graphs.waiting_ns,
         graph_launch_idle_ns: in_graphs.launching_ns,

@@ -74,8 +74,6 @@ pub struct Run {
     pub timeline: Timeline,
     /// What the host did while devices were idle.
     pub host: HostTime,
-    /// How much of the kernel time could be attributed.
-    pub attribution: AttributionTotals,
     /// Why idle time in this capture is unreliable: what slowed the host down. `None` when it is
     /// reliable.
     pub unreliable_idle: Option<String>,
@@ -765,40 +763,6 @@ impl GapCause {
     pub fn name(self) -> &'static str {
         word(&GapCause::ALL, self).unwrap_or_default()
     }
-}
-
-/// How much of the kernel time could be attributed: numbers of kernels, and sums of their durations in
-/// ns, over the whole capture.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct AttributionTotals {
-    /// All kernels.
-    pub kernels: u64,
-    /// Time of all kernels.
-    pub kernel_ns: i64,
-    /// Kernels with a launch.
-    pub launched: u64,
-    /// Time of kernels with a launch.
-    pub launched_ns: i64,
-    /// Kernels with an operator.
-    pub with_op: u64,
-    /// Time of kernels with an operator.
-    pub with_op_ns: i64,
-    /// Kernels whose operator has a tensor of known shape.
-    pub with_shapes: u64,
-    /// Time of kernels whose operator has a tensor of known shape.
-    pub with_shapes_ns: i64,
-    /// Kernels with a layer: a name better than that of the operator.
-    pub with_layer: u64,
-    /// Time of kernels with a layer.
-    pub with_layer_ns: i64,
-    /// Kernels whose launch was not recorded ([`WithoutOperator::NoLaunch`]).
-    pub no_launch: u64,
-    /// Time of kernels whose launch was not recorded.
-    pub no_launch_ns: i64,
-    /// Kernels replayed by a CUDA graph ([`WithoutOperator::GraphReplay`]).
-    pub graph_replay: u64,
-    /// Time of kernels replayed by a CUDA graph.
-    pub graph_replay_ns: i64,
 }
 
 /// What the modules above know about names of operators and kernels.

@@ -64,9 +64,6 @@ fn kernels_without_an_operator_have_a_reason() {
     ] {
         assert_eq!(run.links[kernel].missing, missing, "kernel {kernel}");
     }
-    let sums = run.attribution;
-    assert_eq!((sums.kernels, sums.kernel_ns, sums.launched), (5, 50, 4));
-    assert_eq!((sums.with_op, sums.no_launch, sums.graph_replay), (1, 1, 1));
     // All of them are in the totals.
     assert_eq!(run.sites.iter().map(|s| s.time_ns).sum::<i64>(), 50);
 }
@@ -441,7 +438,6 @@ fn declared_warm_up_is_outside_the_window() {
     assert_eq!(run.links[warm].site, None);
     assert!(run.links[real].site.is_some());
     assert_eq!(run.sites[0].time_ns, 10);
-    assert_eq!(run.attribution.kernel_ns, 20);
 }
 
 #[test]

@@ -411,7 +411,7 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     /// Backward passes or optimizer steps were seen, by operators, ranges or kernels
     "run.training": BOOL needs RANGES_OF_OPS => |t| {
         let seen = t.sums.training || t.framework.optimizer_steps > 0;
-        let known = seen || t.costed.run.attribution.with_op > 0;
+        let known = seen || t.costed.run.links.iter().any(|link| link.op.is_some());
         known.then_some(seen)
     },
     /// Operators of the update: optimizer, clipping, scaling; without namespace and underscores

@@ -9,9 +9,9 @@ use comrak::nodes::NodeValue;
 use comrak::{Arena, parse_document};
 use pyprof_advise::base::DType;
 use pyprof_advise::correlate::{
-    Arg, ArgValue, ArgsId, AttributionTotals, DeviceTimeline, Direction, ExcludedWork, Exclusion,
-    Layer, LayerId, LayerPattern, LayerSource, OpArgs, OpName, PatternId, Run, SetUp, Site, SiteId,
-    SiteKernel, Step, Tensor, Timeline, Window, WithoutOperator,
+    Arg, ArgValue, ArgsId, DeviceTimeline, Direction, ExcludedWork, Exclusion, Layer, LayerId,
+    LayerPattern, LayerSource, OpArgs, OpName, PatternId, Run, SetUp, Site, SiteId, SiteKernel,
+    Step, Tensor, Timeline, Window, WithoutOperator,
 };
 use pyprof_advise::cost::{
     Bound, Costed, Coverage, DecodedName, Family, FlopsClass, OpCost, SiteCost, TensorCore,
@@ -141,7 +141,6 @@ impl Sample {
                 }],
             },
             host: pyprof_advise::correlate::HostTime::default(),
-            attribution: AttributionTotals::default(),
             unreliable_idle: None,
             unexplained_idle_ns: 0,
             graph_launch_idle_ns: 0,
