@@ -49,7 +49,7 @@ pub fn estimate_costs_with(run: Run, gpu: Option<Choice>, user: &UserCosts) -> C
             site_cost(&run, site, &partners, decoded, gpu, user)
         })
         .collect();
-    let coverage = coverage(&run, &sites, &kernels);
+    let coverage = coverage(&run, &sites);
     let proven_cc = names
         .values()
         .filter_map(|d| d.arch)
@@ -476,9 +476,9 @@ fn is_causal(cost: &OpCost, decoded: &[Arc<DecodedName>]) -> bool {
     cost.roles.iter().any(|r| causal(r.dims)) || decoded.iter().any(|d| d.causal == Some(true))
 }
 
-fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<DecodedName>>]) -> Coverage {
+fn coverage(run: &Run, sites: &[SiteCost]) -> Coverage {
     let mut coverage = Coverage::default();
-    for ((site, cost), decoded) in run.sites.iter().zip(sites).zip(kernels) {
+    for (site, cost) in run.sites.iter().zip(sites) {
         coverage.kernel_ns += site.time_ns;
         if site.op.is_some() {
             coverage.attributable_ns += site.time_ns;
@@ -488,11 +488,6 @@ fn coverage(run: &Run, sites: &[SiteCost], kernels: &[Vec<Arc<DecodedName>>]) ->
             coverage.cost_known_ns += site.time_ns;
             if site.op.is_some() {
                 coverage.attributable_cost_known_ns += site.time_ns;
-            }
-        }
-        for (kernel, decoded) in site.kernels.iter().zip(decoded) {
-            if decoded.family != Family::Unknown {
-                coverage.named_family_ns += kernel.time_ns;
             }
         }
     }

@@ -450,6 +450,4 @@ pub struct Coverage {
     pub attributable_ns: i64,
     /// The part of `attributable_ns` whose cost is known.
     pub attributable_cost_known_ns: i64,
-    /// Time of kernels whose name the decoder recognizes.
-    pub named_family_ns: i64,
 }

@@ -165,7 +165,6 @@ impl Sample {
                     cost_known_ns: 36_000_000,
                     attributable_ns: 38_000_000,
                     attributable_cost_known_ns: 36_000_000,
-                    named_family_ns: 40_000_000,
                 },
                 proven_cc: None,
             },
