@@ -6,8 +6,6 @@
 //!
 //! An `Option` is `None` where the file does not say.
 
-use serde::Serialize;
-
 mod collective;
 mod correlation_map;
 mod cpu_use;
@@ -76,7 +74,7 @@ pub struct Capture {
 }
 
 /// The launch configuration of a kernel. Interned: few distinct ones exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LaunchConfig {
     /// Thread blocks by dimension; all 0 where the file does not say.
     pub grid: [u32; 3],
@@ -125,8 +123,7 @@ pub struct ApiCall {
 }
 
 /// What an API call of CUDA or HIP does, as far as rules need to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApiClass {
     /// Launches a kernel.
     Launch,
@@ -225,8 +222,7 @@ impl ApiClass {
 }
 
 /// The direction of a memory copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CopyKind {
     /// Host to device.
     HtoD,
@@ -243,8 +239,7 @@ pub enum CopyKind {
 }
 
 /// Where memory lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
     /// Host memory that the operating system may swap out.
     Pageable,
@@ -333,8 +328,7 @@ pub struct Synchronization {
 }
 
 /// What a synchronization waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyncKind {
     /// The host blocks on an event.
     Event,
@@ -400,7 +394,7 @@ pub struct Process {
 }
 
 /// A GPU, as the file describes it.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Device {
     /// The CUDA ordinal used by the kernel rows.
     pub ordinal: u32,
@@ -431,7 +425,7 @@ pub struct Device {
 }
 
 /// A remark of the reader about the file, for the report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// A permanent word for rules and tests: `kernels_missing`, `rows_skipped`, `environment_block`, ...
     pub code: &'static str,
@@ -440,7 +434,7 @@ pub struct Note {
 }
 
 /// What the capture recorded. Tells "there were none" from "not recorded".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recorded {
     /// Kernels.
     pub kernels: bool,

@@ -1,10 +1,7 @@
 //! Tensor element types, with their names in PyTorch, PyProf markers and Kineto.
 
-use serde::Serialize;
-
 /// A tensor's element type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
     /// 64-bit floating point.
     Fp64,

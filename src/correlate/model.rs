@@ -130,8 +130,7 @@ pub struct Link {
 }
 
 /// Why a kernel has no operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WithoutOperator {
     /// No launch row with its correlation id in its process: launched before the capture began, or
     /// the rows were dropped.
@@ -156,8 +155,7 @@ pub struct Scope {
 }
 
 /// Direction of the work, in PyProf's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// Forward pass.
     Fprop,
@@ -321,8 +319,7 @@ impl OpArgs {
 }
 
 /// Where a layer's name came from, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LayerSource {
     /// `layer:NAME` ranges.
     LayerRange,
@@ -714,8 +711,7 @@ pub struct Activity {
 }
 
 /// Why a device was idle; each idle nanosecond has exactly one cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GapCause {
     /// The profiler was writing its own buffers.
     ProfilerOverhead,

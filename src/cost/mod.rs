@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use crate::base::DType;
 use crate::base::text::word;
 use crate::correlate::{OpCallId, Run, SiteId, Vocabulary};
@@ -141,8 +139,7 @@ impl SiteCost {
 }
 
 /// What limits the ideal time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The peak FLOP rate.
     Math,
@@ -216,8 +213,7 @@ pub struct RoleCost {
 }
 
 /// Which piece of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// The forward.
     Fwd,
@@ -375,8 +371,7 @@ pub(crate) fn causal_pairs_at_the_start(q: u64, k: u64) -> u64 {
 }
 
 /// How certain a FLOP count is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlopsClass {
     /// A closed form without ambiguity.
     Exact,
@@ -387,8 +382,7 @@ pub enum FlopsClass {
 }
 
 /// Why the cost of an operator is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UnknownCost {
     /// The operator that launched the kernels is not known.
     NoOperator,
@@ -440,7 +434,7 @@ impl UnknownCost {
 }
 
 /// How much of the kernel time inside the window has a known cost, in ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Coverage {
     /// All kernel time.
     pub kernel_ns: i64,

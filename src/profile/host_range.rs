@@ -1,12 +1,9 @@
 //! Named ranges on host threads, and the parts of their texts.
 
-use serde::Serialize;
-
 use super::ids::{SerialNumber, Span, StrId, ThreadId};
 
 /// The kind of a [`HostRange`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RangeKind {
     /// NVTX push/pop (nsys eventType 59) or an nvprof marker pair: properly nested on a thread.
     PushPop,

@@ -2,7 +2,6 @@
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use serde::Serialize;
 
 /// Declares handle types: row numbers in one of the tables of `Profile` or of a later stage.
 ///
@@ -44,11 +43,6 @@ macro_rules! handle {
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({})"), self.row())
-            }
-        }
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_u32(self.row())
             }
         }
     )+};
@@ -152,7 +146,7 @@ impl Strings {
 }
 
 /// A half-open interval on the clock of the profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// In ns.
     pub start: i64,

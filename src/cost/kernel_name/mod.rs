@@ -5,8 +5,6 @@
 //! means CUDA cores. Only base names are matched, because whole names match too much: `lambda`
 //! contains the optimizer `lamb`.
 
-use serde::Serialize;
-
 use crate::base::DType;
 use crate::base::text::word;
 
@@ -78,8 +76,7 @@ pub fn is_communication(name: &str) -> bool {
 }
 
 /// What kind of work a kernel or an operator does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// Matrix products.
     Gemm,
@@ -190,8 +187,7 @@ impl Family {
 }
 
 /// Whether a kernel runs on Tensor Cores (AMD: matrix cores).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum TensorCore {
     /// It does.
     Yes,
@@ -214,7 +210,7 @@ impl TensorCore {
 }
 
 /// The properties in a kernel's name.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DecodedName {
     /// The function's name with its namespaces, without return type, template arguments and
     /// parameters: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
