@@ -27,9 +27,7 @@ impl SkippedRows {
     /// The start of a row, if it is plausible.
     pub(super) fn start(&mut self, start: Option<i64>) -> Option<i64> {
         let start = start.filter(|t| (-TIME_LIMIT..=TIME_LIMIT).contains(t));
-        if start.is_none() {
-            self.no_start = self.no_start.saturating_add(1);
-        }
+        self.no_start += u64::from(start.is_none());
         start
     }
 
@@ -37,13 +35,9 @@ impl SkippedRows {
     pub(super) fn span(&mut self, start: Option<i64>, end: Option<i64>) -> Option<Span> {
         let start = self.start(start)?;
         let end = end.filter(|&t| t <= TIME_LIMIT && t.saturating_sub(start) <= LONGEST);
-        let Some(end) = end else {
-            self.no_end = self.no_end.saturating_add(1);
-            return None;
-        };
-        if end < start {
-            self.reversed = self.reversed.saturating_add(1);
-        }
+        self.no_end += u64::from(end.is_none());
+        let end = end?;
+        self.reversed += u64::from(end < start);
         Some(Span {
             start,
             end: end.max(start),
@@ -53,7 +47,7 @@ impl SkippedRows {
     /// As [`SkippedRows::span`], for GPU records.
     pub(super) fn gpu_span(&mut self, start: Option<i64>, end: Option<i64>) -> Option<Span> {
         if (start, end) == (Some(0), Some(0)) {
-            self.untimed = self.untimed.saturating_add(1);
+            self.untimed += 1;
             return None;
         }
         self.span(start, end)
@@ -61,17 +55,13 @@ impl SkippedRows {
 
     /// The device, thread or process of a row; a row without it is skipped.
     pub(super) fn owner<T>(&mut self, owner: Option<T>) -> Option<T> {
-        if owner.is_none() {
-            self.no_owner = self.no_owner.saturating_add(1);
-        }
+        self.no_owner += u64::from(owner.is_none());
         owner
     }
 
     /// A required value of a row; a row without it is skipped.
     pub(super) fn value<T>(&mut self, value: Option<T>) -> Option<T> {
-        if value.is_none() {
-            self.no_value = self.no_value.saturating_add(1);
-        }
+        self.no_value += u64::from(value.is_none());
         value
     }
 
@@ -90,42 +80,25 @@ impl SkippedRows {
     /// table, `kind` its rows.
     pub(super) fn note(&self, profile: &mut Profile, kind: &str, owner: &str, value: &str) {
         let rows = units::count(self.rows);
+        let mut note = |count: u64, code: &'static str, what: &str| {
+            if count > 0 {
+                let count = units::count(count);
+                profile.note(code, format!("{count} of {rows} {kind} rows {what}"));
+            }
+        };
         for (count, what) in [
             (self.no_start, "start time"),
             (self.no_end, "end time"),
             (self.no_owner, owner),
             (self.no_value, value),
         ] {
-            if count > 0 {
-                let count = units::count(count);
-                profile.note(
-                    "rows_skipped",
-                    format!(
-                        "{count} of {rows} {kind} rows had no readable {what} and were skipped."
-                    ),
-                );
-            }
+            let what = format!("had no readable {what} and were skipped.");
+            note(count, "rows_skipped", &what);
         }
-        if self.untimed > 0 {
-            let count = units::count(self.untimed);
-            profile.note(
-                "rows_skipped",
-                format!(
-                    "{count} of {rows} {kind} rows were skipped: the profiler could not collect \
-                     their times."
-                ),
-            );
-        }
-        if self.reversed > 0 {
-            let count = units::count(self.reversed);
-            profile.note(
-                "reversed_times",
-                format!(
-                    "{count} of {rows} {kind} rows end before they start; they are kept with a \
-                     length of zero."
-                ),
-            );
-        }
+        let untimed = "were skipped: the profiler could not collect their times.";
+        note(self.untimed, "rows_skipped", untimed);
+        let reversed = "end before they start; they are kept with a length of zero.";
+        note(self.reversed, "reversed_times", reversed);
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::json::object;
-use super::number::{count, text};
+use super::number::{count, count32, text};
 use crate::profile::{CpuUse, Device, LoaderConfig, RunTime, Switch};
 
 type Raw<'a> = Option<&'a RawValue>;
@@ -264,10 +264,6 @@ fn loaders(capture: &Capture<'_>) -> Vec<LoaderConfig> {
         }
     }
     loaders
-}
-
-fn count32(value: &RawValue) -> Option<u32> {
-    count(value).and_then(|n| u32::try_from(n).ok())
 }
 
 /// A version: a number or a short text.

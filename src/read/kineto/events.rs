@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::about::About;
 use super::flows::{ArrowEnd, Flows};
 use super::json::{Args, Event, TraceSink};
-use super::number::{bare, count, nanoseconds, number_in, text, whole};
+use super::number::{bare, count, count32, nanoseconds, number_in, text, whole};
 use crate::base::statistics::median;
 use crate::profile::{
     ApiCall, ApiClass, CopyKind, GraphRegion, HostRange, Kernel, LaunchConfig, MemoryCopy,
@@ -749,10 +749,6 @@ fn times(
     let end = start.zip(length).and_then(|(s, l)| s.checked_add(l));
     *fractions |= [start, length].iter().flatten().any(|ns| ns % 1000 != 0);
     (start, end)
-}
-
-fn count32(value: &RawValue) -> Option<u32> {
-    count(value).and_then(|n| u32::try_from(n).ok())
 }
 
 /// Parses `[13, 1, 1]`; zeros for any other form.

@@ -47,6 +47,11 @@ pub(super) fn count(value: &RawValue) -> Option<u64> {
     whole(value).and_then(|n| u64::try_from(n).ok())
 }
 
+/// The same in 32 bits; `None` if it takes more.
+pub(super) fn count32(value: &RawValue) -> Option<u32> {
+    count(value).and_then(|n| u32::try_from(n).ok())
+}
+
 /// The number at the start or the end of a text: `25738 (python)`, `stream 7`.
 pub(super) fn number_in(text: &str) -> Option<i64> {
     let text = text.trim();
