@@ -634,42 +634,24 @@ impl Running {
         .map(|&n| u64::from(n))
         .sum()
     }
-}
 
-/// Lengths of unions, in ns; the fields of [`DeviceTimeline`].
-#[derive(Debug, Default)]
-struct UnionTimes {
-    busy: i64,
-    kernel: i64,
-    copy: i64,
-    comm: i64,
-    exposed_copy: i64,
-    exposed_comm: i64,
-    graph: i64,
-    /// Exactly one item ran.
-    alone: i64,
-}
-
-impl UnionTimes {
-    fn add(&mut self, running: Running, ns: i64) {
-        let computing = running.kernels > 0 || running.graphs > 0;
-        let kernel = computing || running.communication > 0;
+    /// Adds ns in which these items run to the times of a device.
+    fn add_to(&self, device: &mut DeviceTimeline, ns: i64) {
+        let computing = self.kernels > 0 || self.graphs > 0;
+        let communicating = self.communication > 0;
+        let kernel = computing || communicating;
         let count = |sum: &mut i64, when: bool| {
             if when {
                 *sum = sum.saturating_add(ns);
             }
         };
-        count(&mut self.busy, running.total() > 0);
-        count(&mut self.alone, running.total() == 1);
-        count(&mut self.kernel, kernel);
-        count(&mut self.copy, running.copies > 0);
-        count(&mut self.comm, running.communication > 0);
-        count(&mut self.graph, running.graphs > 0);
-        count(&mut self.exposed_copy, running.copies > 0 && !kernel);
-        count(
-            &mut self.exposed_comm,
-            running.communication > 0 && !computing,
-        );
+        count(&mut device.busy_ns, self.total() > 0);
+        count(&mut device.kernel_ns, kernel);
+        count(&mut device.copy_ns, self.copies > 0);
+        count(&mut device.comm_ns, communicating);
+        count(&mut device.graph_ns, self.graphs > 0);
+        count(&mut device.exposed_copy_ns, self.copies > 0 && !kernel);
+        count(&mut device.exposed_comm_ns, communicating && !computing);
     }
 }
 
@@ -756,8 +738,22 @@ fn sweep(
         end: steps.map_or(last, |steps| steps.end.max(last)),
     };
     let mut running = Running::default();
-    let mut figures = UnionTimes::default();
-    let mut gaps = Vec::with_capacity(items.len());
+    let mut timeline = DeviceTimeline {
+        device,
+        span,
+        excluded: Vec::new(),
+        busy_ns: 0,
+        kernel_ns: 0,
+        copy_ns: 0,
+        comm_ns: 0,
+        exposed_copy_ns: 0,
+        exposed_comm_ns: 0,
+        graph_ns: 0,
+        gaps: Vec::with_capacity(items.len()),
+        end_thread: None,
+    };
+    // Time in which exactly one item ran.
+    let mut alone = 0_i64;
     let mut loading = Vec::new();
     let mut excluded: Vec<Span> = Vec::new();
     let mut exclude = |span: Span| match excluded.last_mut() {
@@ -772,14 +768,17 @@ fn sweep(
             end: edge.time.min(span.end),
         };
         if past.ns() > 0 {
-            figures.add(running, past.ns());
+            running.add_to(&mut timeline, past.ns());
+            if running.total() == 1 {
+                alone = alone.saturating_add(past.ns());
+            }
             if running.total() == 0 {
                 if running.excluded > 0 {
                     exclude(past);
                 } else {
                     let gap = host.gap(past, work);
                     if is_analysed(gap.cause) {
-                        gaps.push(gap);
+                        timeline.gaps.push(gap);
                     } else {
                         exclude(past);
                         loading.push(gap);
@@ -794,42 +793,26 @@ fn sweep(
         {
             // While this item runs, "exactly one runs" means that it runs alone.
             let sign = if edge.closes { 1 } else { -1 };
-            *time = time.saturating_add(sign * figures.alone);
+            *time = time.saturating_add(sign * alone);
         }
     }
-    let mut end_thread = None;
     if now < span.end {
         let past = Span {
             start: now,
             end: span.end,
         };
-        end_thread = host.thread_of_step(past);
-        let gap = host.last_gap(past, end_thread);
+        timeline.end_thread = host.thread_of_step(past);
+        let gap = host.last_gap(past, timeline.end_thread);
         if is_analysed(gap.cause) {
-            gaps.push(gap);
+            timeline.gaps.push(gap);
         } else {
             exclude(gap.span);
             loading.push(gap);
         }
     }
-    gaps.shrink_to_fit();
-    Some(Swept {
-        timeline: DeviceTimeline {
-            device,
-            span,
-            excluded,
-            busy_ns: figures.busy,
-            kernel_ns: figures.kernel,
-            copy_ns: figures.copy,
-            comm_ns: figures.comm,
-            exposed_copy_ns: figures.exposed_copy,
-            exposed_comm_ns: figures.exposed_comm,
-            graph_ns: figures.graph,
-            gaps,
-            end_thread,
-        },
-        loading,
-    })
+    timeline.excluded = excluded;
+    timeline.gaps.shrink_to_fit();
+    Some(Swept { timeline, loading })
 }
 
 /// Whether idle time of this cause is part of the analyzed time: not if code was loaded or compiled, or
