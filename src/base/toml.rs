@@ -451,7 +451,6 @@ impl<'a> Item<'a> {
     pub fn float(&self) -> Option<At<f64>> {
         let value = match self.raw() {
             // A double holds 53 bits of an integer; counts above 9e15 do not occur.
-            #[allow(clippy::cast_precision_loss)]
             DeValue::Integer(_) => self.int()?.value as f64,
             DeValue::Float(digits) => digits.as_str().parse().unwrap_or(f64::NAN),
             _ => return self.wrong_type("a number"),

@@ -168,7 +168,6 @@ pub fn fits(spec: &Spec, device: &Device) -> bool {
         (Some(table), Some(own)) => table == own,
         _ => true,
     };
-    #[allow(clippy::cast_precision_loss)] // Bytes of memory: far below 2^53.
     let memory = match (gpu.memory_bytes, device.memory_bytes) {
         (Some(table), Some(own)) => (own as f64 / table - 1.0).abs() <= 0.10,
         _ => true,

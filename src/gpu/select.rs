@@ -401,7 +401,6 @@ fn with_profile(spec: &Spec, mig: Option<Mig>, device: &Device, remarks: &mut Ve
         take_slice(&mut gpu, mig, remarks);
     } else {
         take_bandwidth(&mut gpu, spec, device, remarks);
-        #[allow(clippy::cast_precision_loss)] // Bytes of cache: far below 2^53.
         if let Some(own) = device.l2_bytes.filter(|&b| b > 0).map(|b| b as f64) {
             let table = gpu.l2_bytes.replace(own);
             let what = "of L2 cache";
@@ -430,7 +429,6 @@ fn take_sms(gpu: &mut Gpu, mig: Option<Mig>, device: &Device, remarks: &mut Vec<
     if let Some(own) = own {
         gpu.sm_count = own;
     } else {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         // A share of at most 1 of a u32 fits into a u32.
         let cut = (f64::from(gpu.sm_count) * share.min(1.0)).round() as u32;
         gpu.sm_count = cut;
@@ -540,7 +538,6 @@ fn clock_remark(spec: &Spec, device: &Device, remarks: &mut Vec<String>) {
 
 /// Takes the memory size and the limits of an SM from the profile, if it states them.
 fn take_limits(gpu: &mut Gpu, device: &Device) {
-    #[allow(clippy::cast_precision_loss)] // Bytes of memory: far below 2^53.
     if let Some(bytes) = device.memory_bytes.filter(|&b| b > 0) {
         gpu.memory_bytes = Some(bytes as f64);
     }
