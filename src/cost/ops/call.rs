@@ -187,6 +187,12 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether a factor of an operand is passed that is not 1.
+    pub(super) fn is_scaled(&self, index: usize, names: &[&str]) -> bool {
+        let alpha = self.number(index, names).value();
+        alpha.is_some_and(|a| (a - 1.0).abs() > f64::EPSILON)
+    }
+
     pub(super) fn flag(&self, index: usize, names: &[&str]) -> Given<bool> {
         match self.arg(index, names) {
             None | Some(ArgValue::None) => Given::Default,
@@ -379,10 +385,9 @@ pub(in crate::cost) fn distinct(t: &Tensor) -> u64 {
 }
 
 /// The sum, saturating; the first unknown if there is one.
-pub(super) fn total<const N: usize>(parts: [Bytes; N]) -> Bytes {
-    parts
-        .into_iter()
-        .try_fold(0_u64, |sum, part| Ok(sum.saturating_add(part?)))
+pub(super) fn total(parts: impl IntoIterator<Item = Bytes>) -> Bytes {
+    let mut parts = parts.into_iter();
+    parts.try_fold(0_u64, |sum, part| Ok(sum.saturating_add(part?)))
 }
 
 /// The sum, saturating.

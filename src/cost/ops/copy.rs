@@ -291,12 +291,9 @@ fn view_backward(call: &Call) -> Result<OpCost, UnknownCost> {
 fn fill(call: &Call) -> Result<OpCost, UnknownCost> {
     if let Some(ArgValue::List(_)) = call.arg(0, &["self"]) {
         let list = call.tensors(0, &["self"])?;
-        let bytes = list
-            .iter()
-            .map(|t| call.bytes(t))
-            .collect::<Result<Vec<_>, _>>()?;
+        let bytes = total(list.iter().map(|t| call.bytes(t)));
         let n = sum(list.iter().map(|t| count(&t.shape)));
-        return call.one(0, Ok(sum(bytes)), elements(n));
+        return call.one(0, bytes, elements(n));
     }
     let x = call.tensor(0, &["input", "self", "mean"])?;
     let n = count(&x.shape);

@@ -2,7 +2,7 @@
 //! (`triton_poi_fused_add_mul_3`) and lists every pointer argument, outputs included.
 
 use super::Entry;
-use super::call::{Bytes, Call, count, data_dependent, distinct, elements, product};
+use super::call::{Bytes, Call, count, data_dependent, distinct, elements, product, total};
 use crate::correlate::{ArgValue, Tensor};
 use crate::cost::{ConvSize, Dims, Family, FlopsClass, GemmSize, OpCost, UnknownCost};
 
@@ -254,8 +254,7 @@ fn convolution([x, w, out]: [&[u64]; 3]) -> Option<(u64, Dims)> {
 }
 
 fn bytes_of(call: &Call, pointers: &[&Tensor]) -> Bytes {
-    let mut all = pointers.iter();
-    all.try_fold(0_u64, |sum, t| Ok(sum.saturating_add(call.bytes(t)?)))
+    total(pointers.iter().map(|t| call.bytes(t)))
 }
 
 fn every_pointer(call: &Call, pointers: &[&Tensor]) -> Result<OpCost, UnknownCost> {

@@ -145,9 +145,7 @@ fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
         return cost(call, n, bytes.saturating_mul(2), n);
     }
     let (_, other) = measure(call, &call.tensors(1, &["other", "exponent"])?)?;
-    let alpha = call.number(2, &["alpha"]).value();
-    let scaled = alpha.is_some_and(|a| (a - 1.0).abs() > f64::EPSILON);
-    let per_element = if scaled { 2 } else { 1 };
+    let per_element = if call.is_scaled(2, &["alpha"]) { 2 } else { 1 };
     let bytes = sum([bytes, bytes, other]);
     cost(call, product([per_element, n]), bytes, n)
 }

@@ -365,14 +365,14 @@ fn map(
         Out::Promoted => result_type(call, operands, false),
         Out::Float => result_type(call, operands, true),
     }?;
-    let read = sum(read(call, operands)?);
+    let read = read(call, operands)?;
     let written = n.saturating_mul(dtype.bytes());
     let bytes = Ok(read.saturating_add(written));
     call.one(product([per_element, n]), bytes, elements(n))
 }
 
-fn read(call: &Call, operands: &[Operand]) -> Result<Vec<u64>, UnknownCost> {
-    tensors(operands).map(|t| call.bytes(t)).collect()
+fn read(call: &Call, operands: &[Operand]) -> Bytes {
+    total(tensors(operands).map(|t| call.bytes(t)))
 }
 
 /// The cost of a generic gradient: for each tensor operand, one pass that reads dY and all operands and
@@ -394,9 +394,7 @@ fn gradients(call: &Call, operands: &[Operand]) -> Result<OpCost, UnknownCost> {
         let saved = if saves_nothing(call.name, operands) {
             0
         } else {
-            sum(others
-                .map(|(_, o)| call.bytes(o))
-                .collect::<Result<Vec<_>, _>>()?)
+            total(others.map(|(_, o)| call.bytes(o)))?
         };
         flops = flops.saturating_add(n);
         bytes = sum([bytes, full, saved, full]);
@@ -460,17 +458,13 @@ pub(super) fn binary(call: &Call) -> Result<OpCost, UnknownCost> {
     let mut operands = operands(call, &[INPUT, &["other", "exponent", "weight", "vec2"]])?;
     let mut scaled = false;
     if matches!(call.name, "add" | "sub" | "subtract" | "rsub") {
-        let alpha = call.number(2, &["alpha"]).value();
-        scaled = alpha.is_some_and(|a| (a - 1.0).abs() > f64::EPSILON);
+        scaled = call.is_scaled(2, &["alpha"]);
         // Until 2020: `add_(tensor, alpha, other)`.
         if let (Some(ArgValue::Tensor(other)), [_, number @ Operand::Number(_)]) =
             (call.arg(2, &[]), operands.as_mut_slice())
         {
             *number = Operand::Tensor(other);
-            scaled = call
-                .number(1, &[])
-                .value()
-                .is_some_and(|a| (a - 1.0).abs() > f64::EPSILON);
+            scaled = call.is_scaled(1, &[]);
         }
     }
     if call.name == "outer" || call.name == "ger" {
@@ -621,7 +615,7 @@ fn where_(call: &Call) -> Result<OpCost, UnknownCost> {
         let each = sum([mask, full, full]);
         return call.one(product([passes, n]), Ok(product([passes, each])), dims);
     }
-    let read = sum(read(call, values)?);
+    let read = read(call, values)?;
     call.one(n, Ok(sum([mask, read, full])), dims)
 }
 

@@ -291,13 +291,9 @@ fn fused_lstm_cell_backward(call: &Call) -> Result<OpCost, UnknownCost> {
     let state = call.tensor(2, &["cx"])?;
     let gates = call.tensor(4, &["workspace"])?;
     let hidden = count(&state.shape);
-    let states = [0, 1, 3]
-        .into_iter()
-        .filter_map(|at| call.optional(at, &[]))
-        .map(|t| call.bytes(t))
-        .try_fold(0_u64, |sum, bytes| Ok(sum.saturating_add(bytes?)));
+    let states = [0, 1, 3].map(|at| call.bytes_of(call.optional(at, &[])));
     let bytes = total([
-        states,
+        total(states),
         call.bytes(state),
         call.dense(hidden, state),
         call.bytes(gates),

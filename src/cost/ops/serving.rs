@@ -215,7 +215,7 @@ fn gated(call: &Call) -> Result<OpCost, UnknownCost> {
 
 pub(super) fn every_tensor(call: &Call) -> Result<OpCost, UnknownCost> {
     let tensors = || call.args.tensors().filter(|t| !t.shape.is_empty());
-    let bytes = tensors().try_fold(0_u64, |sum, t| Ok(sum.saturating_add(call.bytes(t)?)));
+    let bytes = total(tensors().map(|t| call.bytes(t)));
     let n = tensors().map(|t| count(&t.shape)).max();
     let n = n.ok_or(UnknownCost::NoShapes)?;
     call.one(product([2, n]), bytes, elements(n))
