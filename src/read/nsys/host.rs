@@ -95,6 +95,7 @@ pub(super) fn add(
     }
     let filter = Arc::new(Filter::of(builder));
     if filter.threads.is_empty() || filter.idle.is_empty() {
+        python::forget_marks(&mut builder.profile);
         return Ok(());
     }
     let mut rows = Rows {
