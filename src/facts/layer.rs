@@ -1,12 +1,15 @@
 //! Facts of a layer pattern: layers that differ only in instance numbers.
 
 use super::{Entry, FactTable, Subject, facts};
+use crate::correlate::SiteId;
 
 /// The sums of one layer pattern.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LayerSums {
     pub(super) name: String,
     pub(super) instances: u32,
+    /// Its sites, in their order.
+    pub(super) sites: Vec<SiteId>,
     pub(super) time_ns: f64,
     pub(super) best_ideal_ns: f64,
     /// Time of the sites with a known ideal time.

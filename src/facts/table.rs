@@ -300,11 +300,9 @@ impl<'a> FactTable<'a> {
             }
             Member::Layer(i) => {
                 let sums = self.layer(i)?;
-                let sites = (0..run.sites.len())
-                    .map(SiteId::new)
-                    .filter(|id| self.layer_of(*id).is_some_and(|l| std::ptr::eq(l, sums)))
-                    .filter(|id| !self.is_search(*id))
-                    .filter_map(|id| self.affected_site(id, None))
+                let sites = (sums.sites.iter())
+                    .filter(|id| !self.is_search(**id))
+                    .filter_map(|id| self.affected_site(*id, None))
                     .collect();
                 AffectedTime {
                     sites,
@@ -728,7 +726,8 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
         .collect();
     layers.push(LayerSums::default());
     let unknown = run.patterns.len();
-    for ((site, cost), decoded) in run.sites.iter().zip(&costed.sites).zip(&costed.kernels) {
+    let sites = run.sites.iter().zip(&costed.sites).zip(&costed.kernels);
+    for (row, ((site, cost), decoded)) in sites.enumerate() {
         let pattern = site
             .layer
             .and_then(|id| run.layers.get(id.idx()))
@@ -736,6 +735,7 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
         let Some(sums) = layers.get_mut(pattern) else {
             continue;
         };
+        sums.sites.push(SiteId::new(row));
         sums.time_ns += site.time_ns as f64;
         for (kernel, name) in site.kernels.iter().zip(decoded) {
             sums.kernels += u64::from(kernel.count);
