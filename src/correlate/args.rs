@@ -61,8 +61,9 @@ impl Arguments {
 
     /// The messages recorded on kernel events, for the kernels that have one.
     pub(crate) fn messages(&self, profile: &Profile) -> FxHashMap<KernelId, ArgsId> {
-        let said = profile.messages.iter();
-        said.filter_map(|m| Some((m.kernel, self.of(Some(m.args)).args?)))
+        let messages = profile.messages.iter();
+        messages
+            .filter_map(|m| Some((m.kernel, self.of(Some(m.args)).args?)))
             .collect()
     }
 

@@ -106,9 +106,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             (launches, launches::work_calls(&profile))
         },
         || {
-            let said = RangeTexts::by_ranges(&profile);
-            let texts = RangeInfos::read(&profile, &said, vocabulary, &mut arguments, &mut labels);
-            arguments.read(&profile, &said.args, &mut labels);
+            let distinct = RangeTexts::by_ranges(&profile);
+            let texts =
+                RangeInfos::read(&profile, &distinct, vocabulary, &mut arguments, &mut labels);
+            arguments.read(&profile, &distinct.args, &mut labels);
             texts
         },
     );

@@ -126,13 +126,13 @@ impl RangeTexts {
     pub(crate) fn by_ranges(profile: &Profile) -> RangeTexts {
         let unseen = vec![false; profile.strings.len()];
         let mut seen = [unseen.clone(), unseen.clone(), unseen];
-        let mut said = RangeTexts::default();
+        let mut distinct = RangeTexts::default();
         for range in &profile.ranges {
             let [texts, args, domains] = &mut seen;
             for (id, seen, list) in [
-                (Some(range.text), texts, &mut said.texts),
-                (range.args, args, &mut said.args),
-                (range.domain, domains, &mut said.domains),
+                (Some(range.text), texts, &mut distinct.texts),
+                (range.args, args, &mut distinct.args),
+                (range.domain, domains, &mut distinct.domains),
             ] {
                 if let Some((id, seen)) = id.and_then(|id| Some((id, seen.get_mut(id.idx())?)))
                     && !std::mem::replace(seen, true)
@@ -141,7 +141,7 @@ impl RangeTexts {
                 }
             }
         }
-        said
+        distinct
     }
 }
 
@@ -166,7 +166,7 @@ impl RangeInfos {
     /// Classifies every distinct range text once.
     pub(crate) fn read(
         profile: &Profile,
-        said: &RangeTexts,
+        distinct: &RangeTexts,
         vocabulary: &Vocabulary<'_>,
         arguments: &mut Arguments,
         labels: &mut Strings,
@@ -185,14 +185,14 @@ impl RangeInfos {
             library_domains: FxHashMap::default(),
             parts: Vec::new(),
         };
-        for text in &said.texts {
+        for text in &distinct.texts {
             if let Some(slot) = texts.of_text.get_mut(text.idx()) {
                 *slot = u32::try_from(texts.meanings.len()).unwrap_or(UNREAD);
                 texts.meanings.push(reader.meaning(profile.text(*text)));
             }
         }
         let library = |domain: &StrId| (*domain, is_library_domain(profile.text(*domain)));
-        texts.library_domains = said.domains.iter().map(library).collect();
+        texts.library_domains = distinct.domains.iter().map(library).collect();
         texts.op_names = reader.ops.into_keys().collect();
         let rows = profile.ranges.par_iter().enumerate();
         let parts = rows.filter(|(_, range)| texts.is_part(range));

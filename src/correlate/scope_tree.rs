@@ -279,9 +279,9 @@ impl<'a> ScopeTree<'a> {
                 traits.names.user = meaning.label.or(traits.names.user);
             }
             _ if role == RangeRole::Op => {
-                let said = self.arguments.of(range.args);
-                traits.names.line = said.line.or(traits.names.line);
-                traits.names.module = said.module.or(traits.names.module);
+                let parsed = self.arguments.of(range.args);
+                traits.names.line = parsed.line.or(traits.names.line);
+                traits.names.module = parsed.module.or(traits.names.module);
             }
             _ => {}
         }

@@ -165,8 +165,8 @@ impl SiteInputs<'_> {
         let args = call
             .and_then(|c| c.args)
             .and_then(|id| self.arguments.table.get(id.idx()));
-        let said = args.is_some_and(|args| args.get(usize::MAX, "In msg nelems").is_some());
-        (!said).then_some(message)
+        let has_size = args.is_some_and(|args| args.get(usize::MAX, "In msg nelems").is_some());
+        (!has_size).then_some(message)
     }
 
     fn call_key(&self, call: &OpCall, partner: Option<u32>, message: Option<u32>) -> SiteKey {

@@ -217,9 +217,9 @@ impl Call {
     }
 }
 
-/// A message as NCCL was asked to exchange it.
+/// A message that NCCL was asked to exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Asked {
+struct Exchange {
     call: Call,
     communicator: Option<u64>,
     /// What one rank sends or receives, by the kind of the collective.
@@ -229,7 +229,7 @@ struct Asked {
 /// Messages that a program asked for, each with the range in which its kernels were launched.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    asked: Vec<(ThreadId, Span, Vec<Asked>)>,
+    exchanges: Vec<(ThreadId, Span, Vec<Exchange>)>,
     /// Ranks of communicators that were made during the capture.
     ranks: FxHashMap<u64, u64>,
     damaged: u64,
@@ -300,8 +300,8 @@ impl Messages {
             let Some(call) = Call::of(name) else { continue };
             let thread = pids.thread(builder, row.thread);
             let group = groups.entry(thread).or_default();
-            if let Some(asked) = group.take(call, row.payload) {
-                messages.asked.push((thread, row.span, asked));
+            if let Some(exchanges) = group.take(call, row.payload) {
+                messages.exchanges.push((thread, row.span, exchanges));
             }
         }
         Ok(messages)
@@ -317,7 +317,7 @@ impl Messages {
             );
             profile.note("payloads_damaged", text);
         }
-        if self.asked.is_empty() {
+        if self.exchanges.is_empty() {
             return;
         }
         let mut kernels = FxHashMap::default();
@@ -337,14 +337,14 @@ impl Messages {
                 of_thread.push((call.span.start, *kernel));
             }
         }
-        for (thread, span, asked) in &self.asked {
+        for (thread, span, exchanges) in &self.exchanges {
             let Some(launches) = launches.get(thread) else {
                 continue;
             };
             let first = launches.partition_point(|(start, _)| *start < span.start);
             let last = launches.partition_point(|(start, _)| *start <= span.end);
             let launched = launches.get(first..last).unwrap_or_default();
-            let Some(text) = self.text(asked, launched.len()) else {
+            let Some(text) = self.text(exchanges, launched.len()) else {
                 continue;
             };
             let args = profile.strings.intern(&text);
@@ -360,11 +360,11 @@ impl Messages {
 
     /// The arguments of each of `kernels` that were launched for the messages of one call or group; `None`
     /// where it is not certain which kernel exchanges what.
-    fn text(&self, asked: &[Asked], kernels: usize) -> Option<String> {
-        let (first, others) = asked.split_first()?;
+    fn text(&self, exchanges: &[Exchange], kernels: usize) -> Option<String> {
+        let (first, others) = exchanges.split_first()?;
         let ranks = first.communicator.and_then(|c| self.ranks.get(&c).copied());
         let sum = |call| {
-            let of_call = asked.iter().filter(|a| a.call == call);
+            let of_call = exchanges.iter().filter(|a| a.call == call);
             of_call.fold(0_u64, |sum, a| sum.saturating_add(a.bytes))
         };
         let (name, incoming, outgoing) = match first.call {
@@ -372,7 +372,7 @@ impl Messages {
                 let alike = others.iter().all(|o| o.call == first.call);
                 let bytes = match kernels {
                     1 if alike => sum(first.call),
-                    n if n == asked.len() && others.iter().all(|o| o == first) => first.bytes,
+                    n if n == exchanges.len() && others.iter().all(|o| o == first) => first.bytes,
                     _ => return None,
                 };
                 let of_all = || bytes.checked_mul(ranks?);
@@ -385,13 +385,13 @@ impl Messages {
                 (name, incoming, outgoing)
             }
             Call::Send | Call::Receive if kernels == 1 => {
-                let other = |o: &Asked| matches!(o.call, Call::Collective(_));
+                let other = |o: &Exchange| matches!(o.call, Call::Collective(_));
                 if others.iter().any(other) {
                     return None;
                 }
                 // Exchanges with all ranks include a message to oneself, which no link carries; whether there is
                 // one is not known where the number of ranks is not.
-                let count = |call| asked.iter().filter(|a| a.call == call).count() as u64;
+                let count = |call| exchanges.iter().filter(|a| a.call == call).count() as u64;
                 let sends = count(Call::Send);
                 let name = match ranks {
                     Some(ranks) if sends == ranks && count(Call::Receive) == ranks => "all_to_all",
@@ -413,18 +413,18 @@ impl Messages {
 #[derive(Debug, Default)]
 struct Group {
     depth: u32,
-    asked: Vec<Asked>,
+    exchanges: Vec<Exchange>,
 }
 
 impl Group {
     /// The messages for which kernels are launched in the range of this call.
-    fn take(&mut self, call: Call, payload: Payload) -> Option<Vec<Asked>> {
+    fn take(&mut self, call: Call, payload: Payload) -> Option<Vec<Exchange>> {
         match (call, payload) {
             (Call::GroupStart, _) => self.depth += 1,
             (Call::GroupEnd, _) => {
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth == 0 {
-                    return Some(std::mem::take(&mut self.asked));
+                    return Some(std::mem::take(&mut self.exchanges));
                 }
             }
             (
@@ -434,15 +434,15 @@ impl Group {
                     bytes,
                 },
             ) => {
-                let asked = Asked {
+                let exchange = Exchange {
                     call,
                     communicator,
                     bytes,
                 };
                 if self.depth == 0 {
-                    return Some(vec![asked]);
+                    return Some(vec![exchange]);
                 }
-                self.asked.push(asked);
+                self.exchanges.push(exchange);
             }
             _ => {}
         }

@@ -19,10 +19,10 @@ pub(super) fn contradiction(
     let mut statement = conn.prepare(&format!("PRAGMA quick_check({argument})"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let said = text(row.get_ref(0)?).unwrap_or_default();
+        let message = text(row.get_ref(0)?).unwrap_or_default();
         let structure = ["Tree ", "Page ", "page ", "Freelist", "rowid", "Rowid"];
-        if structure.iter().any(|word| said.contains(word)) {
-            let line = said.lines().find(|line| !line.starts_with("***"));
+        if structure.iter().any(|word| message.contains(word)) {
+            let line = message.lines().find(|line| !line.starts_with("***"));
             return Ok(Some(format!(
                 "SQLite's own check says: {}",
                 line.unwrap_or_default()
