@@ -120,7 +120,9 @@ pub(crate) fn tags(source: &str) -> Vec<Tag<'_>> {
             Some(b'{') => false,
             Some(b'%') => true,
             Some(b'#') => {
-                from = start + rest.find("#}").map_or(rest.len(), |end| end + 3);
+                // The sign that opens the comment is no part of the one that closes it: `{#}` stays open.
+                let inside = source.get(start + 2..).unwrap_or_default();
+                from = start + 2 + inside.find("#}").map_or(inside.len(), |end| end + 2);
                 continue;
             }
             _ => {
@@ -143,6 +145,8 @@ pub(crate) fn tags(source: &str) -> Vec<Tag<'_>> {
 fn tokens<'t>(source: &'t str, at: usize, close: &str) -> (Vec<Token<'t>>, usize) {
     let mut tokens = Vec::new();
     let mut at = at;
+    // Brackets that are open: the engine ends no tag inside of them, as in `{{ {'a': {'b': 1}}.a }}`.
+    let mut open = 0_usize;
     if source
         .get(at..)
         .is_some_and(|rest| rest.starts_with(['-', '+']))
@@ -152,9 +156,9 @@ fn tokens<'t>(source: &'t str, at: usize, close: &str) -> (Vec<Token<'t>>, usize
     while let Some(rest) = source.get(at..)
         && let Some(first) = rest.chars().next()
     {
-        if rest.starts_with(close)
-            || (rest.starts_with('-') && rest.get(1..).is_some_and(|r| r.starts_with(close)))
-        {
+        let closes = rest.starts_with(close)
+            || (rest.starts_with('-') && rest.get(1..).is_some_and(|r| r.starts_with(close)));
+        if closes && open == 0 {
             return (tokens, at + rest.find(close).unwrap_or(0) + close.len());
         }
         let run = |is: fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
@@ -183,6 +187,11 @@ fn tokens<'t>(source: &'t str, at: usize, close: &str) -> (Vec<Token<'t>>, usize
             c if c.is_alphanumeric() || c == '_' => Token::Word(part),
             c => Token::Sign(c),
         });
+        match first {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
         at += length;
     }
     (tokens, source.len())
@@ -201,6 +210,19 @@ mod tests {
         assert_eq!(tags[1].statement(), Some("if"));
         assert_eq!(tags[1].calls().collect::<Vec<_>>(), ["d"]);
         assert_eq!(tags[2].at.end, source.len());
+    }
+
+    #[test]
+    fn tags_end_where_the_engine_ends_them() {
+        let braces = "{{ {'a': {'b': 1}}|c }}";
+        let found = tags(braces);
+        assert_eq!(found.len(), 1);
+        assert_eq!(&braces[found[0].at.clone()], braces);
+        assert_eq!(found[0].filters().collect::<Vec<_>>(), ["c"]);
+        // `{#}` opens a comment that the next `#}` closes.
+        let comment = "{#} {{ '#} {{ a.b() }} ' }}";
+        let found = tags(comment);
+        assert_eq!(&comment[found[0].at.clone()], "{{ a.b() }}");
     }
 
     #[test]

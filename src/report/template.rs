@@ -298,6 +298,8 @@ mod tests {
             "{% filter upper %}a{% endfilter %}",
             "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
             "{{ '}}' ~ a.b() }}",
+            "{{ {'a': {'b': 1}}|pprint }}",
+            "{#} {{ '#} {{ [1]|batch(1000000000000, 0)|list|length }} ' }}",
             "{{ x * 100000000000 }}",
             &format!("{{{{ 1{} }}}}", "|string".repeat(100_000)),
             &format!("{{{{ 1{} }}}}", "|string".repeat(100)),
