@@ -32,7 +32,11 @@ use ::toml::de::{DeTable, DeValue};
 
 use super::diag::{Complaint, Complaints, Source};
 use super::schema::{self, Key, Sets};
-use super::suggest;
+use super::{suggest, text};
+
+/// Maximum length of a path in a message, in characters: a key can be as long as its file, and each item of a list
+/// below it has a path.
+const MAX_PATH: usize = 200;
 
 /// A text as a TOML string, with quotation marks.
 pub(crate) fn quoted(text: &str) -> String {
@@ -112,6 +116,7 @@ fn note_paths(table: &DeTable<'_>, path: &str, paths: &mut HashMap<usize, String
 }
 
 fn note_path(value: &DeValue<'_>, path: String, paths: &mut HashMap<usize, String>) {
+    let path = text::clip(&path, MAX_PATH);
     match value {
         DeValue::Table(table) => {
             note_paths(table, &path, paths);
@@ -734,6 +739,23 @@ error: `flops.fp32` must be a number
             let shown = complaints_of(&text, |_| {});
             assert!(shown.starts_with("error: "), "{}", &text[..20]);
         }
+    }
+
+    #[test]
+    fn paths_below_long_keys_do_not_exhaust_memory() {
+        let text = format!("{} = [{}]\n", "k".repeat(500_000), "1,".repeat(200_000));
+        let shown = complaints_of(&text, |t| {
+            t.check(
+                schema::keys! {
+                    /// a list
+                    "list": Shape::Flag,
+                },
+                &[],
+            );
+            let (_, list) = t.entries().remove(0);
+            assert!(list.list().unwrap()[199_999].str().is_none());
+        });
+        assert!(shown.contains("[199999]` must be a string"), "{shown}");
     }
 
     #[test]
