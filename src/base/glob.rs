@@ -20,11 +20,9 @@ impl Glob {
 
     /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
-        // Most patterns are names, and those of all rules are compared with all ids.
-        if !self.0.as_bytes().contains(&b'*') {
+        let Some((first, parts)) = self.0.split_once('*') else {
             return self.0 == name;
-        }
-        let (first, parts) = self.0.split_once('*').unwrap_or((&self.0, ""));
+        };
         let Some(mut rest) = name.strip_prefix(first) else {
             return false;
         };

@@ -19,7 +19,7 @@ pub fn md(text: &str) -> String {
 
 /// The same; `at_start`: nothing stands before it on its line.
 fn escaped(text: &str, at_start: bool) -> String {
-    let chars: Vec<char> = one_line(text).chars().collect();
+    let chars: Vec<char> = plain(text).chars().collect();
     let mut out = String::with_capacity(chars.len() + 8);
     let mut i = match at_start {
         true => block_start(&chars, &mut out),
@@ -54,7 +54,7 @@ fn escaped(text: &str, at_start: bool) -> String {
 /// A pipe inside a code span cannot be escaped both inside and outside a table, so text with a pipe
 /// becomes escaped plain text instead.
 pub fn md_code(text: &str) -> String {
-    let line = one_line(text);
+    let line = plain(text);
     if line.is_empty() {
         return String::new();
     }
@@ -144,11 +144,6 @@ fn is_formula(text: &str) -> bool {
     text.starts_with(BEGINNINGS) && text.len() > 1 && text.parse::<f64>().is_err()
 }
 
-/// `text` for a terminal: one line without control or direction-changing characters.
-pub fn plain(text: &str) -> String {
-    one_line(text)
-}
-
 /// Removes the invisible characters that [`md`] inserts, for text that is no longer Markdown.
 pub fn without_joiners(text: &str) -> String {
     text.replace(JOINER, "")
@@ -156,19 +151,19 @@ pub fn without_joiners(text: &str) -> String {
 
 /// Plain text without mentions: `@team` gets an invisible character.
 pub fn without_mentions(text: &str) -> String {
-    text.replace('@', "@\u{2060}")
+    text.replace('@', &format!("@{JOINER}"))
 }
 
 /// A line of code for a terminal: as [`plain`], but with its blanks.
 pub fn code_line(line: &str) -> String {
-    let words: Vec<String> = line.split(' ').map(one_line).collect();
-    without_joiners(&words.join(" ")).trim_end().to_owned()
+    let words: Vec<String> = without_joiners(line).split(' ').map(plain).collect();
+    words.join(" ").trim_end().to_owned()
 }
 
 /// `text` escaped for HTML text and quoted attributes.
 pub fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
-    for c in one_line(text).chars() {
+    for c in plain(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -185,7 +180,7 @@ pub fn html(text: &str) -> String {
 /// that could end the label or start an entity, a comment, a directive or markup become `_`. Never
 /// empty, at most `max_chars` characters.
 pub fn mermaid(text: &str, max_chars: usize) -> String {
-    let kept: String = one_line(text)
+    let kept: String = plain(text)
         .chars()
         .map(|c| match c {
             ' ' | '.' | '-' | '/' | '*' | '(' | ')' | '+' | ',' => c,
@@ -259,9 +254,9 @@ fn is_path_char(c: char) -> bool {
     is_name_char(c) || matches!(c, '/' | '\\' | '~')
 }
 
-/// One line without characters that could move the cursor or hide or reorder text. Whitespace collapses
-/// to single spaces; control characters become their pictures, invisible ones U+FFFD.
-fn one_line(text: &str) -> String {
+/// One line, as for a terminal, without characters that could move the cursor or hide or reorder text. Whitespace
+/// collapses to single spaces; control characters become their pictures, invisible ones U+FFFD.
+pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_whitespace() {
@@ -269,14 +264,15 @@ fn one_line(text: &str) -> String {
                 out.push(' ');
             }
         } else {
-            out.push(visible(c));
+            out.push(shown(c));
         }
     }
     out.truncate(out.trim_end().len());
     out
 }
 
-fn visible(c: char) -> char {
+/// A character as it is shown: control characters as their pictures, invisible ones as U+FFFD, others as they are.
+pub(crate) fn shown(c: char) -> char {
     match c {
         // U+2400.. are the pictures of U+0000..: an escape sequence is shown as "␛[31m" and has no
         // effect.
@@ -488,21 +484,21 @@ mod tests {
 
         #[test]
         fn escaped_text_stays_text_in_a_paragraph(text in hostile()) {
-            prop_assert_eq!(rendered(&md(&text), &[]), one_line(&text));
+            prop_assert_eq!(rendered(&md(&text), &[]), plain(&text));
             let inner = format!("before {}! after", md(&text));
-            prop_assert_eq!(rendered(&inner, &[]), format!("before {}! after", one_line(&text)));
+            prop_assert_eq!(rendered(&inner, &[]), format!("before {}! after", plain(&text)));
         }
 
         #[test]
         fn escaped_text_stays_in_its_table_cell(text in hostile()) {
             let table = format!("| a | b |\n| --- | --- |\n| x{} | y{} |\n", md(&text), md_code(&text));
-            let line = one_line(&text);
+            let line = plain(&text);
             prop_assert_eq!(rendered(&table, &["table", "code"]), format!("abx{line}y{line}"));
         }
 
         #[test]
         fn code_spans_show_the_text(text in hostile()) {
-            prop_assert_eq!(rendered(&md_code(&text), &["code"]), one_line(&text));
+            prop_assert_eq!(rendered(&md_code(&text), &["code"]), plain(&text));
         }
 
         #[test]
@@ -559,6 +555,7 @@ mod tests {
         assert_eq!(md_code("a|b"), "a\\|b");
         assert_eq!(plain("\u{1b}[31mred\0\u{202e}"), "␛[31mred␀\u{fffd}");
         assert_eq!(code_line("    y()   # z\u{1b} "), "    y()   # z␛");
+        assert_eq!(code_line(&md("@a ")), "@a");
         assert_eq!(html("<a href='x'>&"), "&lt;a href=&#39;x&#39;&gt;&amp;");
     }
 

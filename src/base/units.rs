@@ -4,7 +4,7 @@
 
 /// A duration in nanoseconds: `850 ns`, `12.3 us`, `4.56 ms`, `1.23 s`.
 pub fn ns(value: f64) -> String {
-    scaled(value, 1e3, &["ns", "us", "ms", "s"])
+    scaled(value, &["ns", "us", "ms", "s"])
 }
 
 /// Two durations in the unit of the longer one, with two significant digits, as estimates have:
@@ -79,7 +79,7 @@ pub fn plural(noun: &str) -> String {
 
 /// Bytes in powers of ten: `512 B`, `1.44 MB`, `25.5 GB`.
 pub fn bytes(value: f64) -> String {
-    scaled(value, 1e3, &["B", "kB", "MB", "GB", "TB"])
+    scaled(value, &["B", "kB", "MB", "GB", "TB"])
 }
 
 /// Bytes per second: `27.7 GB/s`.
@@ -89,11 +89,8 @@ pub fn rate(value: f64) -> String {
 
 /// Floating point operations: `9.33 GFLOP`.
 pub fn flops(value: f64) -> String {
-    scaled(
-        value,
-        1e3,
-        &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"],
-    )
+    const UNITS: [&str; 6] = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"];
+    scaled(value, &UNITS)
 }
 
 /// Floating point operations per second: `12.4 TFLOP/s`.
@@ -196,15 +193,16 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-fn scaled(value: f64, base: f64, units: &[&str]) -> String {
+/// A value in the unit that leaves it below 1,000.
+fn scaled(value: f64, units: &[&str]) -> String {
     if !value.is_finite() {
         return "-".into();
     }
     let mut scaled = value;
     let mut unit = 0;
     // 999.5 would print as 1000, so the next unit is used.
-    while scaled.abs() >= base - 0.5 && unit + 1 < units.len() {
-        scaled /= base;
+    while scaled.abs() >= 999.5 && unit + 1 < units.len() {
+        scaled /= 1e3;
         unit += 1;
     }
     let number = if unit == 0 {

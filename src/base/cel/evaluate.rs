@@ -176,23 +176,6 @@ impl<S: Bindings> Evaluator<'_, S> {
     }
 
     fn is_in(&self, item: &Tree<S::Name>, container: &Tree<S::Name>) -> Result<bool, S::Failure> {
-        if let Node::List(items) = &container.node {
-            let item = self.value(item);
-            let mut found = false;
-            let mut failed = None;
-            for other in items {
-                match (self.value(other), &item) {
-                    (Ok(other), Ok(item)) => found |= other == *item,
-                    (Err(e), _) => failed = Some(joined(failed, e, true)),
-                    _ => {}
-                }
-            }
-            return match (item, failed) {
-                (Err(a), Some(b)) => Err(a.join(b, true)),
-                (Err(e), None) | (Ok(_), Some(e)) => Err(e),
-                (Ok(_), None) => Ok(found),
-            };
-        }
         if is_list(container) {
             let (item, list) = both(self.value(item), self.items(container))?;
             return Ok(list.contains(&item));
@@ -243,29 +226,10 @@ impl<S: Bindings> Evaluator<'_, S> {
                     },
                 }
             }
-            Node::Call(function, args) => {
-                let mut values = Vec::with_capacity(args.len());
-                let mut failed: Option<S::Failure> = None;
-                for arg in args {
-                    match self.value(arg) {
-                        Ok(value) => values.push(value.into_owned()),
-                        // As in `both`: every argument is evaluated, so a fault counts.
-                        Err(e) => {
-                            failed = Some(match failed {
-                                Some(earlier) => e.join(earlier, true),
-                                None => e,
-                            });
-                        }
-                    }
-                }
-                match failed {
-                    Some(failed) => return Err(failed),
-                    None => match function.call(&values) {
-                        Ok(value) => value,
-                        Err(why) => return fault(format!("`{}`: {why}", function.name)),
-                    },
-                }
-            }
+            Node::Call(function, args) => match function.call(&self.all(args)?) {
+                Ok(value) => value,
+                Err(why) => return fault(format!("`{}`: {why}", function.name)),
+            },
             Node::Index(parts) => return self.index(parts).map(Cow::Owned),
             Node::Size(of) => Value::Int(self.size(of)? as i64),
             Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => {
@@ -281,6 +245,19 @@ impl<S: Bindings> Evaluator<'_, S> {
             | Node::Comprehension(..) => Value::Bool(self.truth(expr)?),
         };
         Ok(Cow::Owned(value))
+    }
+
+    /// The values of required operands; if several fail, their combined failure.
+    fn all(&self, operands: &[Tree<S::Name>]) -> Result<Vec<Value>, S::Failure> {
+        let mut values = Ok(Vec::with_capacity(operands.len()));
+        for operand in operands {
+            let value = self.value(operand).map(Cow::into_owned);
+            values = both(values, value).map(|(mut values, value)| {
+                values.push(value);
+                values
+            });
+        }
+        values
     }
 
     fn size(&self, of: &Tree<S::Name>) -> Result<usize, S::Failure> {
@@ -349,17 +326,7 @@ impl<S: Bindings> Evaluator<'_, S> {
     /// The items of a list of any type.
     fn items(&self, list: &Tree<S::Name>) -> Result<Vec<Value>, S::Failure> {
         let items = match &list.node {
-            Node::List(items) => {
-                let mut values = Ok(Vec::with_capacity(items.len()));
-                for item in items {
-                    let item = self.value(item).map(Cow::into_owned);
-                    values = both(values, item).map(|(mut values, item)| {
-                        values.push(item);
-                        values
-                    });
-                }
-                values?
-            }
+            Node::List(items) => self.all(items)?,
             Node::If(parts) => self.items(self.branch(parts)?)?,
             Node::Binary(_, operands) => {
                 let [left, right] = &**operands;
@@ -420,17 +387,15 @@ pub(crate) fn join_all<F: EvalFailure>(
         match outcome {
             Ok(holds) if holds != and => return Ok(!and),
             Ok(_) => {}
-            Err(e) => failed = Some(joined(failed, e, and)),
+            Err(e) => {
+                failed = Some(match failed {
+                    Some(first) => first.join(e, and),
+                    None => e,
+                });
+            }
         }
     }
     failed.map_or(Ok(and), Err)
-}
-
-fn joined<F: EvalFailure>(first: Option<F>, second: F, and: bool) -> F {
-    match first {
-        Some(first) => first.join(second, and),
-        None => second,
-    }
 }
 
 /// Combines two required operands. Both are evaluated, so a fault of the right one counts even if the
