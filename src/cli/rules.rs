@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Subcommand, ValueEnum};
 
 use super::{CommandResult, Console, Failure, RuleArgs, examples, output};
-use crate::base::diag::Complaints;
+use crate::base::diag::{Complaints, visible};
+use crate::base::text::{code_line, plain};
 use crate::cost::user;
 use crate::facts;
 use crate::gpu::{self, load::built_in};
@@ -92,8 +93,10 @@ pub(super) fn run(command: RulesCommand, console: Console) -> CommandResult {
         RulesCommand::Explain { id, rules } => {
             let set = load(&rules)?;
             let page = judge::explain(find(&set, &id)?, facts::all(), &gpu_facts);
+            let page: Vec<_> = page.lines().map(visible).collect();
             output::print(&format!(
-                "{page}\nText in `{{{{ }}}}` and `{{% %}}` is filled in for each finding.\n"
+                "{}\n\nText in `{{{{ }}}}` and `{{% %}}` is filled in for each finding.\n",
+                page.join("\n")
             ))
         }
         RulesCommand::Facts { part } => output::print(&facts_list(part.as_deref())?),
@@ -163,7 +166,7 @@ fn list(set: &RuleSet) -> String {
     let width = set.rules().iter().map(|r| r.id.len()).max().unwrap_or(0);
     set.rules()
         .iter()
-        .map(|r| format!("{:width$}  {}\n", r.id, r.title))
+        .map(|r| format!("{:width$}  {}\n", r.id, plain(&r.title)))
         .collect()
 }
 
@@ -215,7 +218,10 @@ fn check(paths: &[PathBuf], console: Console) -> CommandResult {
 /// the former. A file with the text of a built-in rule replaces that rule; another file must not have
 /// its id.
 fn with_built_in(paths: &[PathBuf]) -> Result<(Vec<RuleFile>, BTreeSet<String>), Failure> {
-    let own = judge_files(paths)?;
+    let own = match paths {
+        [] => built_in_rules()?,
+        paths => found(paths)?,
+    };
     let ids: BTreeSet<String> = own.iter().map(|f| f.id.clone()).collect();
     let mut files = built_in_rules()?;
     files.retain(|file| {
@@ -236,14 +242,6 @@ fn accepted<T>(result: Result<T, Complaints>) -> Result<T, Failure> {
     })
 }
 
-fn judge_files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {
-    if paths.is_empty() {
-        built_in_rules()
-    } else {
-        found(paths)
-    }
-}
-
 fn test(paths: &[PathBuf], console: Console) -> CommandResult {
     let (files, own) = with_built_in(paths)?;
     let set = accepted(RuleSet::load(&files, &Selection::default(), facts::all()))?;
@@ -251,7 +249,9 @@ fn test(paths: &[PathBuf], console: Console) -> CommandResult {
     let results = judge::run_tests(rules.clone(), facts::all(), &gpu_facts);
     let lines = results.iter().map(|result| {
         let outcome = result.outcome.as_ref().err().map_or("ok", String::as_str);
-        let line = format!("{}: {}: {outcome}", result.rule, result.test);
+        let outcome: Vec<String> = outcome.lines().map(code_line).collect();
+        let (rule, test) = (&result.rule, plain(&result.test));
+        let line = format!("{rule}: {test}: {}", outcome.join("\n"));
         (result.passed(), line)
     });
     let passed = output::test_results(&lines.collect::<Vec<_>>(), console)?;

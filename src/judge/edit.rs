@@ -77,11 +77,10 @@ fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
 /// Reads an edit without its condition. If `tried`, its patterns are compiled and it is tried on its own
 /// example; `None` after complaints.
 pub(super) fn read(table: &Table<'_>, tried: bool) -> Option<Edit> {
-    let text = |key: &str| Some(table.get_str(key)?.value.to_owned());
     let edit = Edit {
-        find: text("find")?,
-        unless: text("unless"),
-        replace: text("replace")?,
+        find: table.get_text("find")?,
+        unless: table.get_text("unless"),
+        replace: table.get_text("replace")?,
     };
     (!tried || fits(table, &edit)).then_some(edit)
 }

@@ -3,7 +3,6 @@
 //! Members of the same place become one finding, so that 24 equal blocks are one line, unless `group_by` of
 //! the rule groups more widely.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput, RuleMatches};
@@ -240,24 +239,17 @@ fn draft(
     })
 }
 
-/// Largest saving by the middle of its range, else most time, else the first.
+/// The index of the match with the largest saving by the middle of its range, else with the most time, else of the
+/// first.
 fn worst(matches: &[Match]) -> Option<usize> {
-    let weight = |p: &Match| {
-        let middle = p.saving.map_or(0.0, |s| s.low + s.high);
-        [middle, p.affected.time_ns]
-    };
-    let larger = |a: &[f64; 2], b: &[f64; 2]| {
-        let mut ends = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
-        ends.find(|o| o.is_ne()).is_some_and(Ordering::is_gt)
-    };
-    let mut best: Option<(usize, [f64; 2])> = None;
-    for (index, matched) in matches.iter().enumerate() {
-        let weight = weight(matched);
-        if best.is_none_or(|(_, best)| larger(&weight, &best)) {
-            best = Some((index, weight));
-        }
-    }
-    best.map(|(index, _)| index)
+    let twice_the_middle = |m: &Match| m.saving.map_or(0.0, |s| s.low + s.high);
+    // `max_by` returns the last of equals; reversed, the first.
+    let matches = matches.iter().enumerate().rev();
+    let worst = matches.max_by(|(_, a), (_, b)| {
+        let by_saving = twice_the_middle(a).total_cmp(&twice_the_middle(b));
+        by_saving.then(a.affected.time_ns.total_cmp(&b.affected.time_ns))
+    });
+    worst.map(|(index, _)| index)
 }
 
 fn part(of: f64, whole: f64) -> f64 {

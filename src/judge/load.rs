@@ -80,7 +80,7 @@ pub fn find(path: &Path) -> Result<Vec<RuleFile>, Complaints> {
 /// The complaint about more than [`MAX_FILES`] rules.
 pub(super) fn too_many(place: &str) -> Complaint {
     let title = format!("more than {MAX_FILES} rules");
-    Complaint::about_file(place, title, "so many cannot be held against each other")
+    Complaint::about_file(place, title, "relations between so many cannot be checked")
 }
 
 fn walk(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, complaints: &Complaints) {

@@ -14,6 +14,7 @@ use crate::base::InvalidArgument;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
 use crate::base::suggest::{did_you_mean, nearest};
+use crate::base::text;
 use crate::facts::{Fact, Value};
 
 /// The built-in rule files: everything in `rules/`, put into the program when it was built.
@@ -276,6 +277,11 @@ fn parse_setting(text: &str, ty: Type) -> Option<Value> {
         }
         Type::One(Scalar::Str) => Some(Value::Str(text.trim_matches('"').into())),
         Type::List(_) => {
+            let as_toml = toml::from_str(&format!("v = {text}"));
+            let words = as_toml.map(|mut table: BTreeMap<String, Vec<String>>| table.remove("v"));
+            if let Ok(Some(words)) = words {
+                return Some(Value::Strings(words.into_iter().map(Into::into).collect()));
+            }
             let inner = text.trim_start_matches('[').trim_end_matches(']');
             let items = inner.split(',').map(|w| w.trim().trim_matches('"'));
             Some(Value::Strings(
@@ -375,15 +381,7 @@ fn check_circles(rules: &[Rule], complaints: &Complaints) {
         for rule in &members {
             let others = members.iter().filter(|other| other.id != rule.id);
             let others: Vec<&str> = others.map(|other| other.id.as_str()).collect();
-            let mut shown = others
-                .iter()
-                .take(5)
-                .copied()
-                .collect::<Vec<_>>()
-                .join(", ");
-            if others.len() > 5 {
-                shown.push_str(", ...");
-            }
+            let shown = text::list_some(&others, 5);
             let title = format!("`{}` ends up overriding itself", rule.id);
             let help = format!("`supersedes` and `unless` lead back to it through {shown}");
             complaints.push(Complaint::error(&rule.source, 0..0, title, "").with_help(help));
@@ -447,4 +445,23 @@ pub(super) fn overrides(by: &Rule, rule: &Rule) -> bool {
 /// Whether a rule is about the capture, and so runs before the others.
 pub(super) fn is_profile(rule: &Rule) -> bool {
     rule.category() == PROFILE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_toml_or_as_words() {
+        for (text, words) in [
+            ("[\"a,b\", 'c\"']", &["a,b", "c\""][..]),
+            ("[]", &[][..]),
+            ("a, \"b\"", &["a", "b"][..]),
+            ("[a, b]", &["a", "b"][..]),
+        ] {
+            let words = words.iter().map(|word| (*word).into()).collect();
+            let read = parse_setting(text, Type::STRINGS);
+            assert_eq!(read, Some(Value::Strings(words)), "{text}");
+        }
+    }
 }

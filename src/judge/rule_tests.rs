@@ -288,8 +288,8 @@ pub(super) fn say(
     }
     let found = found(rule, example, saving);
     let context = EvalContext::new(example, &settings, &rule.lets, Some(&found));
-    if let Some(enough) = &rule.require {
-        match context.holds(enough) {
+    if let Some(require) = &rule.require {
+        match context.holds(require) {
             Ok(true) => {}
             Ok(false) => return Ok(Said::Nothing("`require` is not met")),
             Err(why) => return undecided(why),
@@ -358,27 +358,12 @@ fn undecided(why: Undecided) -> Result<Said, Vec<ExampleFailure>> {
 /// `found` as the test gives it, else as its one member has it.
 fn found(rule: &Rule, example: &Example<'_>, saving: Option<Range>) -> Found {
     let mut found = Found::default();
-    let member = |name: &str| match example.get(&format!("{}.{name}", rule.for_each.word())) {
-        Answer::Value(value) => Some(value),
-        _ => None,
-    };
     found.set("found.count", Value::Int(1));
-    let own = [
-        ("found.calls", "calls"),
-        ("found.time_ns", "time_ns"),
-        ("found.gpu_share", "gpu_share"),
-        ("found.exposed_ns", "exposed_ns"),
-        ("found.kernel_share", "kernel_share"),
-    ];
-    for (name, fact) in own {
-        match member(fact) {
-            Some(Value::Int(calls)) if fact == "calls" => found.set(name, Value::Int(calls)),
-            Some(Value::Double(value)) if fact != "calls" => found.set(name, Value::Double(value)),
-            _ => {}
+    found.set("found.calls", Value::Int(1));
+    for name in ["calls", "time_ns", "gpu_share", "exposed_ns", "kernel_share"] {
+        if let Answer::Value(value) = example.get(&format!("{}.{name}", rule.for_each.word())) {
+            found.set(&format!("found.{name}"), value);
         }
-    }
-    if member("calls").is_none() {
-        found.set("found.calls", Value::Int(1));
     }
     let (low, high) = saving.map_or((0.0, 0.0), |s| (s.low, s.high));
     found.set("found.saving_ns", Value::Double(high));

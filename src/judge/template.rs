@@ -407,7 +407,7 @@ fn environment(escape: fn(&str) -> String) -> Environment<'static> {
 /// How a value stands in a sentence when no filter says otherwise.
 fn print(value: &Jinja, escape: fn(&str) -> String) -> Result<String, Error> {
     if value.is_undefined() {
-        // An `if` without `else`; a name without a value has failed before it outcome here.
+        // An `if` without `else`; a name without a value has failed before it comes here.
         return Ok(String::new());
     }
     if let Some(words) = value.as_str() {

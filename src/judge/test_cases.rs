@@ -103,9 +103,8 @@ impl RuleReader<'_> {
         for (key, value) in table.entries() {
             // `site.m = 1` without quotes is a table `site` to TOML.
             if !key.value.contains('.')
-                && let Some(inner) = matches!(value.kind(), "a table")
-                    .then(|| value.table())
-                    .flatten()
+                && value.kind() == "a table"
+                && let Some(inner) = value.table()
             {
                 for (rest, value) in inner.entries() {
                     let name = format!("{}.{}", key.value, rest.value);

@@ -24,9 +24,9 @@ const SHOWN: usize = 5;
 /// Explains the result of a rule in a run. `results` are those of all rules.
 pub fn why(rule: &Rule, input: &dyn RuleInput, results: &RuleResults) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}: {}", rule.id, rule.title);
+    let _ = writeln!(out, "{}: {}", rule.id, text::plain(&rule.title));
     let _ = writeln!(out, "from {}", text::plain(&rule.source.name));
-    let _ = writeln!(out, "when {}", one_line(&rule.when.source));
+    let _ = writeln!(out, "when {}", text::plain(&rule.when.source));
     let members = input.members(rule.for_each);
     let mut views: Vec<(MemberOutcome, f64, Member)> = Vec::with_capacity(members.len());
     let mut missing: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -220,13 +220,13 @@ fn expected_saving(rule: &Rule, finding: &Finding, (divisor, per): &(f64, &'stat
 
 /// A would-be finding that `require` refused.
 fn not_enough(out: &mut String, rule: &Rule, input: &dyn RuleInput, draft: &FindingDraft) {
-    let (Some(enough), Some(worst)) = (&rule.require, draft.worst()) else {
+    let (Some(require), Some(worst)) = (&rule.require, draft.worst()) else {
         return;
     };
     let lookup = input.lookup(worst.member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     let _ = writeln!(out, "  {}", plain(&draft.place));
-    let source = sources_of(enough, rule);
+    let source = sources_of(require, rule);
     for (name, ..) in FOUND.iter().filter(|(name, ..)| source.contains(name)) {
         if let Some(value) = draft.found.get(name) {
             let unit = match *name {
@@ -237,11 +237,11 @@ fn not_enough(out: &mut String, rule: &Rule, input: &dyn RuleInput, draft: &Find
             let _ = writeln!(out, "    {name} = {}", text::plain(&printed(unit, value)));
         }
     }
-    for param in &enough.uses.closure(&rule.lets).params {
+    for param in &require.uses.closure(&rule.lets).params {
         let _ = write!(out, "  ");
         line(out, rule, &context, &Name::Param(param.clone()), None);
     }
-    parts(out, "    ", enough, &context);
+    parts(out, "    ", require, &context);
 }
 
 /// The text of an expression and of the lets it uses.
@@ -341,7 +341,7 @@ fn line(
         Err(why) => undecided(&why),
     };
     let from = match name {
-        Name::Let(index) => rule.lets.get(*index).map(|l| one_line(&l.expr.source)),
+        Name::Let(index) => rule.lets.get(*index).map(|l| text::plain(&l.expr.source)),
         _ => None,
     };
     let from = from.map_or(String::new(), |source| format!(", from {source}"));
@@ -362,14 +362,8 @@ fn parts(out: &mut String, indent: &str, condition: &Expr, context: &EvalContext
     for part in parts {
         let text = condition.source.get(part.at.clone()).unwrap_or_default();
         let held = outcome(&context.part_holds(part));
-        let _ = writeln!(out, "{indent}{}: {held}", one_line(text));
+        let _ = writeln!(out, "{indent}{}: {held}", text::plain(text));
     }
-}
-
-/// An expression without the line breaks and runs of blanks its file has for the eye.
-fn one_line(source: &str) -> String {
-    let words: Vec<&str> = source.split_whitespace().collect();
-    words.join(" ")
 }
 
 fn plain(place: &str) -> String {

@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
             }
             DeValue::Array(_) => {
                 let items = value.str_list()?;
-                let items: Vec<String> = items.iter().map(|i| format!("{:?}", i.value)).collect();
+                let items: Vec<String> = items.iter().map(|i| toml::quoted(i.value)).collect();
                 Some(format!("[{}]", items.join(", ")))
             }
             DeValue::Datetime(_) | DeValue::Table(_) => {
