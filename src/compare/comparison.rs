@@ -40,7 +40,7 @@ const ALL_RANKS_ALIKE: [&str; 3] = ["all_reduce", "all_gather", "reduce_scatter"
 /// what the CUDA driver usually needs.
 const LAUNCH_NS: i64 = 20_000;
 
-/// What to do about it.
+/// What to do about a host that launches late.
 const LATE_HOST: &str = "Look for work that only this rank does (logging, checkpoints, evaluation), at its data \
                          loading, and at what shares its CPU.";
 

@@ -239,7 +239,7 @@ impl NumberedRanks {
                 self.world_size = Some(*size);
                 if self.rows.len() as u64 > *size {
                     self.cautions.push(format!(
-                        "There are {} ranks here, but the profiles speak of a job of {size}: these files \
+                        "There are {} ranks here, but the profiles are of a job of {size}: these files \
                          may be of different jobs or runs.",
                         self.rows.len()
                     ));

@@ -8,7 +8,7 @@ use super::{distinct, share};
 use crate::correlate::{ExcludedWork, Exclusion, SetUp};
 use crate::judge::Fault;
 use crate::report::{
-    AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_LEAVE_ALONE, MAX_UNKNOWN_NAMES, MOSTLY,
+    AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_ALREADY_FAST, MAX_UNKNOWN_NAMES, MOSTLY,
     Omitted, Report, SkippedRules, Unattributed, UserCosted, share_of_busy,
 };
 
@@ -153,7 +153,7 @@ pub(super) fn already_fast(reports: &[Report], busy_ns: i64) -> Vec<AlreadyFast>
             .then_with(|| a.place.cmp(&b.place))
             .then_with(|| a.operator.cmp(&b.operator))
     });
-    rows.truncate(MAX_LEAVE_ALONE);
+    rows.truncate(MAX_ALREADY_FAST);
     rows
 }
 

@@ -1,7 +1,7 @@
 //! The evidence of a finding: facts of its condition, operators, kernels and source lines.
 
 use indexmap::IndexMap;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use super::build::label;
@@ -30,7 +30,7 @@ struct Covered<'a> {
     /// Share of the site's time; the rest belongs to other kernels, or to calls outside the sequence.
     part: f64,
     /// Rows of the kernels that are covered; `None` for all.
-    rows: Option<Vec<usize>>,
+    rows: Option<FxHashSet<usize>>,
 }
 
 impl Covered<'_> {
@@ -50,10 +50,10 @@ impl Covered<'_> {
 
 /// The evidence of a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
-    let mut named: FxHashMap<SiteId, Vec<usize>> = FxHashMap::default();
+    let mut named: FxHashMap<SiteId, FxHashSet<usize>> = FxHashMap::default();
     for member in &finding.members {
         if let Member::Kernel(site, row) = member {
-            named.entry(*site).or_default().push(*row as usize);
+            named.entry(*site).or_default().insert(*row as usize);
         }
     }
     let sites: Vec<Covered<'_>> = finding

@@ -129,26 +129,29 @@ pub fn read_json(text: &str) -> Result<Report, NotAReport> {
     Ok(report)
 }
 
+/// Checks that the schema in `docs/schema` is that of the types, or renews it.
+#[cfg(test)]
+pub(crate) fn check_schema(mut schema: schemars::Schema, id: &str, name: &str, committed: &str) {
+    schema.insert("$id".to_owned(), id.into());
+    let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+    if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema");
+        std::fs::write(format!("{folder}/{name}.json"), &made).unwrap();
+        return;
+    }
+    assert!(
+        made == committed,
+        "docs/schema/{name}.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn report_schema_is_fresh() {
-        let mut schema = schemars::schema_for!(Report);
-        schema.insert(
-            "$id".to_owned(),
-            format!("urn:pyprof-advise:report:{}", super::super::SCHEMA_VERSION).into(),
-        );
-        let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
-        if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema/report.json");
-            std::fs::write(path, &made).unwrap();
-            return;
-        }
-        assert!(
-            made == SCHEMA,
-            "docs/schema/report.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
-        );
+        let id = format!("urn:pyprof-advise:report:{SCHEMA_VERSION}");
+        check_schema(schemars::schema_for!(Report), &id, "report", SCHEMA);
     }
 }

@@ -14,7 +14,7 @@ use crate::judge::RuleResults;
 /// Most rows of the table of layers. A report in a pull request has no room for more.
 pub(crate) const MAX_ROWS: usize = 200;
 /// Most rows of the list of work that is already fast.
-pub(crate) const MAX_LEAVE_ALONE: usize = 10;
+pub(crate) const MAX_ALREADY_FAST: usize = 10;
 /// Work within this factor of its reachable time counts as already fast.
 const AT_REACHABLE: f64 = 1.10;
 /// Share of a row's time that its slowdown must cover to stand without a remark.
@@ -289,7 +289,7 @@ pub(super) fn already_fast(
             .cmp(&a.time_ns)
             .then_with(|| name(a).cmp(&name(b)))
     });
-    rows.truncate(MAX_LEAVE_ALONE);
+    rows.truncate(MAX_ALREADY_FAST);
     rows
 }
 

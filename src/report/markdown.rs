@@ -75,11 +75,8 @@ impl Limits {
     };
 }
 
-/// A step that makes the limits stricter.
-type Rung = fn(&mut Limits);
-
-/// The steps in order; each applies on top of those before it.
-const LADDER: &[Rung] = &[
+/// Makes the limits stricter, one after the other: each applies on top of those before it.
+const STRICTER: &[fn(&mut Limits)] = &[
     |l| l.minor = 20,
     |l| l.layers = 100,
     |l| l.minor = 10,
@@ -159,7 +156,7 @@ pub fn markdown_within(report: &Report, max_chars: usize) -> Result<String, Temp
         shortened: true,
         ..Limits::NONE
     };
-    let rungs: Vec<Limits> = LADDER
+    let stages: Vec<Limits> = STRICTER
         .iter()
         .map(|stricter| {
             stricter(&mut limits);
@@ -168,11 +165,13 @@ pub fn markdown_within(report: &Report, max_chars: usize) -> Result<String, Temp
         .collect();
     // Each step makes the text shorter, so a binary search finds the first that fits.
     let mut best = None;
-    let (mut low, mut high) = (0, rungs.len());
+    let (mut low, mut high) = (0, stages.len());
     while low < high {
         let middle = low + (high - low) / 2;
-        let Some(rung) = rungs.get(middle) else { break };
-        let text = page.render(rung)?;
+        let Some(limits) = stages.get(middle) else {
+            break;
+        };
+        let text = page.render(limits)?;
         if fits(&text, max_chars) {
             best = Some(text);
             high = middle;

@@ -4,6 +4,8 @@
 //! them (shortened, home folders cut, not escaped). The JSON output *is* this struct; the Markdown
 //! is a template rendered over it, and so is whatever a user's own template makes of it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::text as base_text;
@@ -60,10 +62,12 @@ pub use job::{
     CollectiveCall, CollectiveTimes, FirstCollective, Job, LeftOut, OnRanks, Rank, RankStep,
     RankTimes, Waits,
 };
+#[cfg(test)]
+pub(crate) use json::check_schema;
 pub(crate) use json::to_json;
 pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
-pub(crate) use layers::{MAX_LEAVE_ALONE, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
+pub(crate) use layers::{MAX_ALREADY_FAST, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
 #[cfg(feature = "cli")]
 pub(crate) use opening::possible_savings;
@@ -104,18 +108,17 @@ impl Report {
 fn tell_apart(findings: &mut [FindingReport], minor: &mut [FindingReport]) {
     /// Characters of a name in a title.
     const LONGEST: usize = 60;
-    let all = || findings.iter().chain(minor.iter());
-    let repeated: Vec<String> = all()
-        .filter(|f| all().filter(|other| other.title == f.title).count() > 1)
-        .map(|f| f.title.clone())
-        .collect();
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    for finding in findings.iter().chain(minor.iter()) {
+        *uses.entry(finding.title.clone()).or_default() += 1;
+    }
     for finding in findings.iter_mut().chain(minor) {
         let name = match finding.subject.as_str() {
             "" => finding.place.as_str(),
             subject => subject,
         };
-        let told = finding.title_suffix.is_empty() && !name.is_empty();
-        if told && repeated.contains(&finding.title) {
+        let is_repeated = uses.get(&finding.title).is_some_and(|uses| *uses > 1);
+        if is_repeated && finding.title_suffix.is_empty() && !name.is_empty() {
             let suffix = format!(": {}", base_text::clip(name, LONGEST));
             finding.title.push_str(&suffix);
             finding.title_suffix = suffix;

@@ -78,7 +78,7 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         return vec![nothing_found(report)];
     };
     let begin_with = |what: &str| match amount(first, basis).map(|saving| of(&saving, basis)) {
-        // Nothing is sure.
+        // The lower end of the saving is zero.
         Some(saving) if saving.starts_with(UP_TO) => {
             format!("Look at {what} first: it may save {saving}.")
         }
@@ -151,7 +151,7 @@ fn name_of(finding: &FindingReport, report: &Report) -> String {
     }
 }
 
-/// `, 91 % of GPU time`, of a finding about work.
+/// ` (91 % of GPU time)` of a finding about work; empty for others.
 fn share_of_gpu_time(finding: &FindingReport) -> String {
     match finding.evidence.kernels.is_empty() {
         true => String::new(),

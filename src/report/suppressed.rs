@@ -157,7 +157,7 @@ impl Report {
                 .filter_map(|n| numbers.get(n).copied())
                 .collect();
         }
-        self.retell();
+        self.refresh();
     }
 
     /// Appends hidden findings to their lists again, and removes the baseline and the suppressions.
@@ -181,11 +181,11 @@ impl Report {
             };
             list.push(hidden.finding);
         }
-        self.retell();
+        self.refresh();
     }
 
     /// Updates the total saving and the opening after `findings` changed.
-    pub(crate) fn retell(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.total_saving = total_saving(&self.findings);
         self.sum_up();
     }

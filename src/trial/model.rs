@@ -154,6 +154,6 @@ mod tests {
     fn try_schema_is_fresh() {
         let id = format!("urn:pyprof-advise:try:{SCHEMA_VERSION}");
         let schema = schemars::schema_for!(Trial);
-        crate::compare::diff::check_schema(schema, &id, "try", SCHEMA);
+        crate::report::check_schema(schema, &id, "try", SCHEMA);
     }
 }

@@ -306,8 +306,8 @@ impl<'p, 'a> Changes<'p, 'a> {
         struct Sums {
             before: f64,
             after: f64,
-            priced_before: f64,
-            priced_after: f64,
+            known_before: f64,
+            known_after: f64,
             expected: f64,
         }
         let mut families: IndexMap<&str, Sums> = IndexMap::new();
@@ -316,12 +316,12 @@ impl<'p, 'a> Changes<'p, 'a> {
             sums.before += row.before_ns;
             sums.after += row.after_ns;
             if let Some(expected) = row.expected {
-                sums.priced_before += row.before_ns;
-                sums.priced_after += row.after_ns;
+                sums.known_before += row.before_ns;
+                sums.known_after += row.after_ns;
                 sums.expected += row.before_ns * expected;
             }
         }
-        let known = |s: &Sums| s.priced_before > 0.0;
+        let known = |s: &Sums| s.known_before > 0.0;
         let mut rows: Vec<FamilyChange> = families
             .into_iter()
             .map(|(family, s)| FamilyChange {
@@ -329,8 +329,8 @@ impl<'p, 'a> Changes<'p, 'a> {
                 before_ns: s.before,
                 after_ns: s.after,
                 ratio: ratio(s.before, s.after),
-                expected_ratio: known(&s).then(|| ratio(s.priced_before, s.expected)),
-                cost_known_ratio: known(&s).then(|| ratio(s.priced_before, s.priced_after)),
+                expected_ratio: known(&s).then(|| ratio(s.known_before, s.expected)),
+                cost_known_ratio: known(&s).then(|| ratio(s.known_before, s.known_after)),
             })
             .collect();
         let most = |f: &FamilyChange| f.before_ns.max(f.after_ns);

@@ -29,8 +29,6 @@ pub use trend::{
     TREND_SCHEMA, TREND_VERSION, Trend, TrendChange, TrendRow, trend, trend_html, trend_json,
     trend_markdown,
 };
-#[cfg(test)]
-pub(crate) use view::check_schema;
 pub use view::{SCHEMA, html, json, markdown};
 
 use std::collections::BTreeMap;

@@ -196,6 +196,6 @@ mod tests {
     fn trend_schema_is_fresh() {
         let id = format!("urn:pyprof-advise:trend:{TREND_VERSION}");
         let schema = schemars::schema_for!(Trend);
-        super::super::view::check_schema(schema, &id, "trend", TREND_SCHEMA);
+        crate::report::check_schema(schema, &id, "trend", TREND_SCHEMA);
     }
 }

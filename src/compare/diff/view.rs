@@ -43,22 +43,6 @@ fn render(diff: &Diff, folds: bool) -> Result<String, TemplateError> {
     document("diff.md.jinja", TEMPLATE, values)
 }
 
-/// Checks that the schema in `docs/schema` is that of the types, or renews it.
-#[cfg(test)]
-pub(crate) fn check_schema(mut schema: schemars::Schema, id: &str, name: &str, committed: &str) {
-    schema.insert("$id".to_owned(), id.into());
-    let made = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
-    if std::env::var_os("PYPROF_ADVISE_BLESS").is_some() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schema");
-        std::fs::write(format!("{folder}/{name}.json"), &made).unwrap();
-        return;
-    }
-    assert!(
-        made == committed,
-        "docs/schema/{name}.json is stale: PYPROF_ADVISE_BLESS=1 cargo test fresh"
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::model::SCHEMA_VERSION;
@@ -67,6 +51,6 @@ mod tests {
     #[test]
     fn diff_schema_is_fresh() {
         let id = format!("urn:pyprof-advise:diff:{SCHEMA_VERSION}");
-        check_schema(schemars::schema_for!(Diff), &id, "diff", SCHEMA);
+        crate::report::check_schema(schemars::schema_for!(Diff), &id, "diff", SCHEMA);
     }
 }
