@@ -6,15 +6,18 @@
 //!
 //! Unix only: on other systems a temporary file may remain.
 
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32};
+
 /// The process that signals are passed on to; 0 without one.
 #[cfg(unix)]
-static PROGRAM: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 /// The signal that arrived while a program or a series of them ran; 0 without one.
-static INTERRUPTED: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+static INTERRUPTED: AtomicI32 = AtomicI32::new(0);
 
 /// Whether a series of programs runs, which ends with what it has done.
-static SERIES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+static SERIES: AtomicBool = AtomicBool::new(false);
 
 /// Whether a signal has arrived that asks a series of programs to end.
 pub(super) fn is_interrupted() -> bool {
@@ -23,7 +26,7 @@ pub(super) fn is_interrupted() -> bool {
 
 /// The signal that has asked a series of programs to end.
 pub(super) fn interrupted_by() -> Option<i32> {
-    let signal = INTERRUPTED.load(std::sync::atomic::Ordering::SeqCst);
+    let signal = INTERRUPTED.load(SeqCst);
     (signal != 0).then_some(signal)
 }
 
@@ -35,14 +38,14 @@ pub(super) struct SignalsDuringSeries;
 impl SignalsDuringSeries {
     /// Begins a series.
     pub(super) fn begin() -> SignalsDuringSeries {
-        SERIES.store(true, std::sync::atomic::Ordering::SeqCst);
+        SERIES.store(true, SeqCst);
         SignalsDuringSeries
     }
 }
 
 impl Drop for SignalsDuringSeries {
     fn drop(&mut self) {
-        SERIES.store(false, std::sync::atomic::Ordering::SeqCst);
+        SERIES.store(false, SeqCst);
     }
 }
 
@@ -54,10 +57,7 @@ impl PassedOn {
     /// Passes signals on to the process with this id.
     pub(super) fn to(program: u32) -> PassedOn {
         #[cfg(unix)]
-        PROGRAM.store(
-            i32::try_from(program).unwrap_or_default(),
-            std::sync::atomic::Ordering::SeqCst,
-        );
+        PROGRAM.store(i32::try_from(program).unwrap_or_default(), SeqCst);
         #[cfg(not(unix))]
         let _ = program;
         PassedOn
@@ -67,7 +67,7 @@ impl PassedOn {
 impl Drop for PassedOn {
     fn drop(&mut self) {
         #[cfg(unix)]
-        PROGRAM.store(0, std::sync::atomic::Ordering::SeqCst);
+        PROGRAM.store(0, SeqCst);
     }
 }
 
@@ -75,12 +75,12 @@ impl Drop for PassedOn {
 #[cfg(unix)]
 fn passed_on(signal: i32) -> bool {
     use rustix::process::{Pid, Signal, kill_process};
-    let program = PROGRAM.load(std::sync::atomic::Ordering::SeqCst);
+    let program = PROGRAM.load(SeqCst);
     let program = Pid::from_raw(program);
-    if program.is_none() && !SERIES.load(std::sync::atomic::Ordering::SeqCst) {
+    if program.is_none() && !SERIES.load(SeqCst) {
         return false;
     }
-    INTERRUPTED.store(signal, std::sync::atomic::Ordering::SeqCst);
+    INTERRUPTED.store(signal, SeqCst);
     let Some(program) = program else {
         return true;
     };
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(interrupted_by(), Some(term));
         drop(series);
         assert!(!passed_on(term));
-        INTERRUPTED.store(0, std::sync::atomic::Ordering::SeqCst);
+        INTERRUPTED.store(0, SeqCst);
     }
 
     #[test]

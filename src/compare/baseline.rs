@@ -4,6 +4,8 @@
 //! not matter. A known finding is shown nevertheless when it became worse: more severe, much larger,
 //! or in new places.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::newly_skipped;
 use crate::base::text;
 use crate::base::units::percent;
@@ -35,10 +37,17 @@ pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(
         report.cautions.push(caution);
     }
     let busy_ns = report.summary.busy_ns as f64;
+    let mut known: BTreeMap<Key<'_>, Vec<&FindingReport>> = BTreeMap::new();
+    for finding in baseline.all_findings() {
+        known.entry(key(finding)).or_default().push(finding);
+    }
     let lists = [&mut report.findings, &mut report.minor, &mut report.capture];
     let suppressed = report.hidden.iter_mut().map(|h| &mut h.finding);
     for finding in lists.into_iter().flatten().chain(suppressed) {
-        finding.since_baseline = since(finding, baseline, busy_ns);
+        finding.since_baseline = match known.get(&key(finding)) {
+            Some(known) => worse(finding, known, busy_ns),
+            None => Some(NEW.to_owned()),
+        };
     }
     report.hide(|finding| {
         let known = finding.since_baseline.is_none();
@@ -46,20 +55,14 @@ pub fn against(report: &mut Report, baseline: &Report, file: &str, ran: &dyn Fn(
     });
 }
 
-/// What to say about a finding; `None` when it is known and not worse.
-fn since(now: &FindingReport, baseline: &Report, busy_ns: f64) -> Option<String> {
-    let known: Vec<&FindingReport> = baseline.all_findings().filter(|b| same(now, b)).collect();
-    if known.is_empty() {
-        return Some(NEW.to_owned());
-    }
-    worse(now, &known, busy_ns)
+/// Rule and subject: the same finding in another report.
+type Key<'a> = (&'a str, &'a str);
+
+fn key(finding: &FindingReport) -> Key<'_> {
+    (&finding.rule, &finding.subject)
 }
 
-fn same(a: &FindingReport, b: &FindingReport) -> bool {
-    a.rule == b.rule && a.subject == b.subject
-}
-
-/// In which way a finding is worse than in the baseline.
+/// In which way a finding is worse than in the baseline; `None` if it is not.
 fn worse(now: &FindingReport, known: &[&FindingReport], busy_ns: f64) -> Option<String> {
     let severity = known.iter().map(|b| b.severity).max()?;
     if now.severity > severity {
@@ -116,7 +119,8 @@ fn gone(report: &Report, baseline: &Report) -> Vec<GoneFinding> {
             .filter(|h| h.list == FindingList::Findings)
             .map(|h| &h.finding),
     );
-    was.filter(|b| !report.all_findings().any(|now| same(now, b)))
+    let now: BTreeSet<Key<'_>> = report.all_findings().map(key).collect();
+    was.filter(|b| !now.contains(&key(b)))
         .map(|b| GoneFinding {
             rule: b.rule.clone(),
             title: b.title.clone(),
