@@ -20,7 +20,8 @@ const LEAST: usize = 4;
 const SCHEMES: &[&str] = &["Bearer ", "bearer ", "Basic ", "basic "];
 /// The words after `Authorization:` that precede the secret.
 const AUTHORIZATIONS: &[&str] = &["bearer", "basic", "token", "apikey", "negotiate", "digest"];
-/// Maximum length in bytes of a variable's value that is searched for elsewhere.
+/// Maximum length in bytes of a variable's value that is searched for elsewhere, and of the beginning of a value by
+/// which it looks random.
 const MAX_VALUE: usize = 4096;
 
 /// The kinds of removed text, in report order.
@@ -537,6 +538,12 @@ fn is_gone(value: &[u8]) -> bool {
     })
 }
 
+/// Whether a replacement begins at a byte. To be asked before the end of a value is looked for, which may be the end
+/// of a long text: the same text may have a thousand such values.
+fn is_gone_at(text: &[u8], at: usize) -> bool {
+    [REMOVED, USER].iter().any(|word| starts(text, at, word))
+}
+
 /// The value, if it must be hidden.
 fn hidden(text: &[u8], start: usize, end: usize) -> Option<Redaction> {
     let value = text.get(start..end)?;
@@ -608,6 +615,13 @@ fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
         .copied()
         .filter(|b| b"'\"".contains(b));
     let start = at + 1 + arrow + space + quote.map_or(0, |_| escapes + 1);
+    if is_gone_at(text, start) {
+        return None;
+    }
+    let only_if_random = holds == Holds::Perhaps
+        && identity.is_none()
+        && !in_query
+        && before_name != Some(b';');
     let end = match quote {
         Some(quote) => {
             let rest = text.get(start..)?;
@@ -621,6 +635,15 @@ fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
             let rest = text.get(start..)?;
             let inside = |b: &&u8| !b"\r\n\"'\\\0".contains(b);
             start + rest.iter().take_while(inside).count()
+        }
+        None if only_if_random => {
+            let window = text.get(..start + MAX_VALUE).unwrap_or(text);
+            let end = value_end(window, start);
+            let is_cut = end == window.len();
+            if is_cut && !is_random(text.get(start..end)?) {
+                return None;
+            }
+            value_end(text, start)
         }
         None => value_end(text, start),
     };
@@ -702,7 +725,7 @@ fn flag(text: &[u8], at: usize) -> Option<Redaction> {
     let start = at + 2 + length + 1;
     let quoted = text.get(start).is_some_and(|b| b"'\"".contains(b));
     let start = start + usize::from(quoted);
-    if starts(text, start, "-") {
+    if starts(text, start, "-") || is_gone_at(text, start) {
         return None;
     }
     hidden(text, start, value_end(text, start))

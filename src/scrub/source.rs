@@ -57,10 +57,11 @@ fn assigned(line: &str) -> Vec<(String, &str)> {
 
 /// The last names before a string, in capitals: those of the assignment and of its annotation.
 fn names(before: &str) -> Vec<String> {
-    let words = before.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let last = words.iter().rev().take(2);
-    last.map(|word| word.to_ascii_uppercase()).collect()
+    /// Separators that are looked past: a line may be a list of a thousand strings.
+    const MOST: usize = 80;
+    let words = before.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let words = words.take(MOST).filter(|word| !word.is_empty());
+    words.take(2).map(str::to_ascii_uppercase).collect()
 }
 
 #[cfg(test)]

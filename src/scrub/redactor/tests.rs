@@ -152,6 +152,15 @@ fn text_needed_by_reports_is_kept() {
     }
 }
 
+#[test]
+fn values_up_to_the_end_of_a_long_text_take_linear_time() {
+    let words = words();
+    for unit in ["token=a(", "cookie=removed ", "--token=removed("] {
+        let text = unit.repeat(20_000);
+        assert_eq!(words.next(text.as_bytes(), 0), None, "{unit}");
+    }
+}
+
 proptest! {
     #[test]
     fn cleaned_text_has_no_matches(text in r#"([a-z/\\:=@'" -]|/home/|\\Users\\|HF_TOKEN|carol|é|--key |ghp_0123456789abcdefghijA|\x00){0,30}"#) {
