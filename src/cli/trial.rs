@@ -160,18 +160,16 @@ pub(super) fn run(args: TryArgs, console: Console) -> CommandResult {
 fn treatments(args: &TryArgs) -> Result<Vec<Treatment>, Failure> {
     let mut all = built_in().map_err(|complaints| output::refuse(&complaints))?;
     for folder in &args.treatments {
-        let own = read_folder(folder).map_err(|complaints| output::refuse(&complaints))?;
-        if let Some(twice) = own
-            .iter()
-            .find(|t| all.iter().any(|other| other.name == t.name))
-        {
-            return Err(Failure::Unusable(format!(
-                "{}: there is another treatment called `{}`\n  rename the file",
-                twice.file.display(),
-                plain(&twice.name)
-            )));
+        for own in read_folder(folder).map_err(|complaints| output::refuse(&complaints))? {
+            if all.iter().any(|other| other.name == own.name) {
+                return Err(Failure::Unusable(format!(
+                    "{}: there is another treatment called `{}`\n  rename the file",
+                    own.file.display(),
+                    plain(&own.name)
+                )));
+            }
+            all.push(own);
         }
-        all.extend(own);
     }
     Ok(all)
 }

@@ -84,17 +84,20 @@ pub(super) fn too_many(place: &str) -> Complaint {
 }
 
 fn walk(folder: &Path, depth: usize, paths: &mut Vec<PathBuf>, complaints: &Complaints) {
+    let fail = |error: std::io::Error| {
+        let name = folder.display().to_string();
+        let title = "this folder cannot be read";
+        complaints.push(Complaint::about_file(&name, title, error.to_string()));
+    };
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) => {
-            let name = folder.display().to_string();
-            let title = "this folder cannot be read";
-            complaints.push(Complaint::about_file(&name, title, error.to_string()));
-            return;
-        }
+        Err(error) => return fail(error),
     };
-    for entry in entries.flatten() {
-        let path = entry.path();
+    for entry in entries {
+        let path = match entry {
+            Ok(entry) => entry.path(),
+            Err(error) => return fail(error),
+        };
         // One file more than allowed is kept, so that the caller reports the excess.
         if paths.len() > MAX_FILES {
             return;

@@ -109,8 +109,10 @@ pub(crate) fn built_in() -> Result<Vec<Treatment>, Complaints> {
 pub(crate) fn read_folder(folder: &Path) -> Result<Vec<Treatment>, Complaints> {
     let complaints = Complaints::new();
     let name = folder.display().to_string();
-    let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+    let files: std::io::Result<Vec<PathBuf>> = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut files = match files {
+        Ok(files) => files,
         Err(error) => {
             let title = "this folder of treatments cannot be read";
             complaints.push(Complaint::about_file(&name, title, error.to_string()));
