@@ -113,18 +113,11 @@ fn evidence_scripts_compile() {
     files.extend(PROGRAMS.map(|name| root().join("evidence").join(name)));
     let check =
         "import ast, sys\nfor path in sys.argv[1:]:\n    ast.parse(open(path).read(), path)\n";
-    match Command::new("python3")
-        .arg("-c")
-        .arg(check)
-        .args(&files)
-        .output()
-    {
-        Err(error) => shared::skip(&format!("python3 cannot be started ({error})")),
-        Ok(output) => assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        ),
+    let mut arguments = vec!["-c", check];
+    arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
+    if let Some(output) = python3(&arguments) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
     }
 }
 
@@ -327,30 +320,21 @@ fn evidence_pairs_are_recorded_and_tried_without_a_gpu() {
 
 #[test]
 fn evidence_page_is_fresh() {
-    let render = Command::new("python3")
-        .args(["-B", "evidence/harness.py", "--render", "-"])
-        .current_dir(root())
-        .output();
-    match render {
-        Err(error) => shared::skip(&format!("python3 cannot be started ({error})")),
-        Ok(output) => {
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            let page = fs::read_to_string(root().join("docs/evidence.md")).unwrap();
-            let want = String::from_utf8(output.stdout).unwrap();
-            if page != want && std::env::var_os("PYPROF_ADVISE_BLESS").is_some_and(|v| v == "1") {
-                fs::write(root().join("docs/evidence.md"), want).unwrap();
-                return;
-            }
-            assert!(
-                page == want,
-                "docs/evidence.md is stale: `PYPROF_ADVISE_BLESS=1 cargo test fresh`"
-            );
-        }
+    let Some(output) = python3(&["evidence/harness.py", "--render", "-"]) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let page = fs::read_to_string(root().join("docs/evidence.md")).unwrap();
+    let want = String::from_utf8(output.stdout).unwrap();
+    if page != want && std::env::var_os("PYPROF_ADVISE_BLESS").is_some_and(|v| v == "1") {
+        fs::write(root().join("docs/evidence.md"), want).unwrap();
+        return;
     }
+    assert!(
+        page == want,
+        "docs/evidence.md is stale: `PYPROF_ADVISE_BLESS=1 cargo test fresh`"
+    );
 }
 
 /// Runs `evidence/calibrate.py` without a GPU on a copy of the calibrations.

@@ -258,7 +258,7 @@ fn rewriting_fixes_name_the_work_they_change() {
 }
 
 #[test]
-fn string_values_used_by_one_rule_are_allowed_values() {
+fn values_of_changes_have_one_spelling() {
     let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for rule in rules().rules() {
         for (key, value) in &rule.changes {
