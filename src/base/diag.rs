@@ -322,11 +322,10 @@ impl Complaints {
         files.sort_unstable();
         files.dedup();
         let n = kept.list.len() + kept.dropped;
-        let what = match n {
-            0 => return "no complaints".into(),
-            1 => "1 error".to_owned(),
-            _ => format!("{n} errors"),
-        };
+        if n == 0 {
+            return "no complaints".into();
+        }
+        let what = super::units::counted(n as u64, "error");
         match files.as_slice() {
             [one] => format!("{what} in {}", visible(one)),
             many => format!("{what} in {} files", many.len()),
@@ -480,7 +479,7 @@ error: wrong
         }
         assert_eq!((all.len(), all.sorted().len()), (5_000, MAX_KEPT));
         assert!(all.render(false).ends_with("\n... and 4950 more\n"));
-        assert_eq!(all.summary(), "5000 errors in a.toml");
+        assert_eq!(all.summary(), "5,000 errors in a.toml");
     }
 
     #[test]

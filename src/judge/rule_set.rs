@@ -277,7 +277,7 @@ fn parse_setting(text: &str, ty: Type) -> Option<Value> {
         }
         Type::One(Scalar::Str) => Some(Value::Str(text.trim_matches('"').into())),
         Type::List(_) => {
-            let as_toml = toml::from_str(&format!("v = {text}"));
+            let as_toml = toml::from_str(&format!("v={text}"));
             let words = as_toml.map(|mut table: BTreeMap<String, Vec<String>>| table.remove("v"));
             if let Ok(Some(words)) = words {
                 return Some(Value::Strings(words.into_iter().map(Into::into).collect()));
