@@ -435,7 +435,7 @@ pub(super) fn optimizer(finding: &FindingReport, calls: &[Call]) -> Filled {
     ])
 }
 
-fn product_of(sizes: &[u64]) -> Option<u64> {
+pub(super) fn product_of(sizes: &[u64]) -> Option<u64> {
     sizes
         .iter()
         .try_fold(1_u64, |product, n| product.checked_mul(*n))

@@ -408,9 +408,7 @@ fn is_known(argument: &CallArgument) -> bool {
             dtype,
             strides,
         } => {
-            let elements = shape
-                .iter()
-                .try_fold(1_u64, |product, n| product.checked_mul(*n));
+            let elements = fill::product_of(shape);
             let reach = strides.as_ref().map_or(Some(0), |strides| {
                 let steps = shape.iter().zip(strides).map(|(n, stride)| {
                     u64::try_from(*stride)

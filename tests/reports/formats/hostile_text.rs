@@ -39,7 +39,6 @@ const OURS: &[&str] = &[
     "device",
     "references",
     "cost_unknown",
-    "describe",
     "sources",
 ];
 /// Fields with Markdown of rules, in which the profile's text is escaped.
