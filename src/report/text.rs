@@ -59,7 +59,23 @@ pub fn text(report: &Report, width: usize) -> String {
     page.layers(report);
     page.repeating(report);
     page.rest(report);
-    page.out
+    without_commands(&page.out)
+}
+
+/// Runners of GitHub Actions take a line that begins with `::`, and `##[` anywhere, for a command, which text of a
+/// profile must not become.
+fn without_commands(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let mut rest = line.trim_start();
+        while let Some((_, behind)) = rest.strip_prefix('\u{1b}').and_then(|code| code.split_once('m')) {
+            rest = behind.trim_start();
+        }
+        match rest.starts_with("::") {
+            true => line.replacen("::", ": :", 1),
+            false => line.to_owned(),
+        }
+    });
+    lines.collect::<String>().replace("##[", "# #[")
 }
 
 struct Page {
@@ -395,7 +411,9 @@ impl Page {
     }
 
     fn table(&mut self, columns: &[Column], rows: impl Iterator<Item = Vec<String>>) {
-        let rows: Vec<Vec<String>> = rows.collect();
+        let cells =
+            |row: Vec<String>| -> Vec<String> { row.iter().map(|cell| plain(cell)).collect() };
+        let rows: Vec<Vec<String>> = rows.map(cells).collect();
         self.out.push_str(&table(columns, &rows, self.width));
     }
 }
@@ -443,4 +461,20 @@ fn words_with_units(text: &str) -> Vec<String> {
         }
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_a_command_of_a_runner() {
+        for (text, safe) in [
+            ("a\n::error::x\nb\n", "a\n: :error::x\nb\n"),
+            ("  \u{1b}[1m::error::x\u{1b}[0m", "  \u{1b}[1m: :error::x\u{1b}[0m"),
+            ("at::native ##[error]x", "at::native # #[error]x"),
+        ] {
+            assert_eq!(without_commands(text), safe);
+        }
+    }
 }
