@@ -128,235 +128,110 @@ pub struct ExportColumn {
     pub values: ColumnValue,
 }
 
-const fn column(name: &'static str, values: ColumnValue, doc: &'static str) -> ExportColumn {
-    ExportColumn { name, doc, values }
-}
-
 /// A count as `i64`; `None` if too large.
 fn count(number: u64) -> Option<i64> {
     i64::try_from(number).ok()
 }
 
-/// The columns, in order: rank, work, measured time, ideal time.
-pub const COLUMNS: &[ExportColumn] = &[
-    column(
-        "file",
-        ColumnValue::Text(|r| Some(&r.report.title)),
-        "name of the profile",
-    ),
-    column(
-        "rank",
-        ColumnValue::Int(|r| r.rank?.rank.and_then(count)),
-        "distributed rank; empty when not known, and for several processes",
-    ),
-    column(
-        "rank_from",
-        ColumnValue::Text(|r| r.rank?.rank_from.as_deref()),
-        "where the rank comes from: `profile`, `file name`, `position`",
-    ),
-    column(
-        "world_size",
-        ColumnValue::Int(|r| r.rank?.world_size.and_then(count)),
-        "ranks of the whole job, when the profile says",
-    ),
-    column(
-        "processes",
-        ColumnValue::Int(|r| count(r.report.ranks.len() as u64)),
-        "processes in the profile that used a GPU",
-    ),
-    column(
-        "devices",
-        ColumnValue::Int(|r| count(r.report.summary.devices)),
-        "GPUs in the profile",
-    ),
-    column(
-        "gpu",
-        ColumnValue::Text(|r| r.report.summary.gpu.as_deref()),
-        "name of the GPU for display",
-    ),
-    column(
-        "gpu_spec",
-        ColumnValue::Text(|r| Some(&r.report.method.gpu.as_ref()?.id)),
-        "the GPU that ideal times are of, as `gpus list` names it",
-    ),
-    column(
-        "what_if",
-        ColumnValue::Flag(|r| Some(r.report.method.gpu.as_ref()?.what_if)),
-        "the profile was taken on another GPU than `gpu_spec`",
-    ),
-    column(
-        "run_steps",
-        ColumnValue::Int(|r| count(r.report.summary.steps).filter(|n| *n > 0)),
-        "steps in the analyzed window; empty if the profile marks none",
-    ),
-    column(
-        "run_step_ns",
-        ColumnValue::Float(|r| r.report.summary.step_ns),
-        "mean length of those steps",
-    ),
-    column(
-        "run_window_ns",
-        ColumnValue::Int(|r| Some(r.report.summary.window_ns)),
-        "length of the analyzed window",
-    ),
-    column(
-        "run_busy_ns",
-        ColumnValue::Int(|r| Some(r.report.summary.busy_ns)),
-        "the part of the window during which some work ran, summed over GPUs",
-    ),
-    column(
-        "run_kernel_time_ns",
-        ColumnValue::Int(|r| Some(r.report.summary.kernel_time_ns)),
-        "sum of all kernel durations",
-    ),
-    column(
-        "layer",
-        ColumnValue::Text(|r| r.site.layer.as_deref()),
-        "where in the model: `blocks.7.mlp`",
-    ),
-    column(
-        "pattern",
-        ColumnValue::Text(|r| r.site.pattern.as_deref()),
-        "the layers it is like: `blocks.*.mlp`",
-    ),
-    column(
-        "operator",
-        ColumnValue::Text(|r| r.site.operator.as_deref()),
-        "`aten::addmm`; empty when the profile does not say",
-    ),
-    column(
-        "missing",
-        ColumnValue::Text(|r| r.site.missing.as_deref()),
-        "why there is none: `no_launch`, `graph_replay`, `no_range`, `no_operator`",
-    ),
-    column(
-        "direction",
-        ColumnValue::Text(|r| Some(&r.site.direction)),
-        "`fprop`, `bprop`, `update` or `unknown`",
-    ),
-    column(
-        "recomputed",
-        ColumnValue::Flag(|r| Some(r.site.recomputed)),
-        "forward work done again in the backward pass",
-    ),
-    column(
-        "arguments",
-        ColumnValue::Text(|r| Some(r.site.arguments.as_str()).filter(|text| !text.is_empty())),
-        "`bf16[4096, 1600], bf16[1600, 50257]`; empty without shapes",
-    ),
-    column(
-        "arguments_from_forward",
-        ColumnValue::Flag(|r| Some(r.site.arguments_from_forward)),
-        "they are those of the matching forward call",
-    ),
-    column(
-        "family",
-        ColumnValue::Text(|r| Some(&r.site.family)),
-        "`gemm`, `conv`, `pointwise`, `communication`, ...",
-    ),
-    column(
-        "dtype",
-        ColumnValue::Text(|r| r.site.dtype.as_deref()),
-        "what the math runs in",
-    ),
-    column(
-        "tensor_core",
-        ColumnValue::Flag(|r| r.site.tensor_core),
-        "whether it ran on Tensor Cores; empty when that is not known",
-    ),
-    column(
-        "kernel",
-        ColumnValue::Text(|r| r.site.kernel.as_deref()),
-        "the kernel that takes most of it",
-    ),
-    column(
-        "calls",
-        ColumnValue::Int(|r| count(r.site.calls)),
-        "operator calls",
-    ),
-    column(
-        "kernels",
-        ColumnValue::Int(|r| count(r.site.kernels)),
-        "kernels executed",
-    ),
-    column(
-        "time_ns",
-        ColumnValue::Int(|r| Some(r.site.time_ns)),
-        "measured GPU time, summed over the calls",
-    ),
-    column(
-        "exposed_ns",
-        ColumnValue::Int(|r| Some(r.site.exposed_ns)),
-        "the part of `time_ns` during which nothing else ran on the GPU",
-    ),
-    column(
-        "share",
-        ColumnValue::Float(|r| Some(r.site.share)),
-        "of all kernel time of the profile",
-    ),
-    column(
-        "flops",
-        ColumnValue::Float(|r| r.site.flops),
-        "floating-point operations, summed over the calls",
-    ),
-    column(
-        "bytes",
-        ColumnValue::Float(|r| r.site.bytes),
-        "DRAM bytes, summed over the calls",
-    ),
-    column(
-        "intensity",
-        ColumnValue::Float(|r| r.site.intensity),
-        "`flops / bytes`",
-    ),
-    column(
-        "ideal_ns",
-        ColumnValue::Float(|r| r.site.ideal_ns),
-        "ideal time in the unit and precision the work ran in",
-    ),
-    column(
-        "best_ideal_ns",
-        ColumnValue::Float(|r| r.site.best_ideal_ns),
-        "ideal time on the best unit and precision available to it",
-    ),
-    column(
-        "reachable_ns",
-        ColumnValue::Float(|r| r.site.reachable_ns),
-        "what well-tuned kernels take there",
-    ),
-    column(
-        "slowdown",
-        ColumnValue::Float(|r| r.site.slowdown),
-        "`time_ns / best_ideal_ns`; empty for latency-bound work and collectives",
-    ),
-    column(
-        "slowdown_at_least",
-        ColumnValue::Flag(|r| Some(r.site.slowdown_at_least)),
-        "whether `slowdown` is the least that it can be: some of the work may be less than counted",
-    ),
-    column(
-        "bound",
-        ColumnValue::Text(|r| r.site.bound.as_deref()),
-        "what limits it: `math`, `memory` or `latency`",
-    ),
-    column(
-        "cost_unknown",
-        ColumnValue::Text(|r| r.site.cost_unknown.as_deref()),
-        "why FLOPs or bytes are not known",
-    ),
-    column(
-        "source_line",
-        ColumnValue::Text(|r| r.site.source_line.as_deref()),
-        "`model/net.py:42`, where the profile has call stacks",
-    ),
-    column(
-        "rules",
-        ColumnValue::Texts(rules),
-        "rules with findings about it",
-    ),
-    column(
-        "program",
-        ColumnValue::Text(|r| Some(&r.report.method.program)),
-        "program and version: `pyprof-advise 0.1.0`",
-    ),
-];
+/// Makes [`COLUMNS`] of names, types, values and documentation.
+macro_rules! columns {
+    ($(#[doc = $doc:literal] $name:literal: $ty:ident($value:expr),)*) => {
+        /// The columns, in order: rank, work, measured time, ideal time.
+        pub const COLUMNS: &[ExportColumn] = &[$(ExportColumn {
+            name: $name,
+            doc: $doc.trim_ascii_start(),
+            values: ColumnValue::$ty($value),
+        }),*];
+    };
+}
+
+columns! {
+    /// name of the profile
+    "file": Text(|r| Some(&r.report.title)),
+    /// distributed rank; empty when not known, and for several processes
+    "rank": Int(|r| r.rank?.rank.and_then(count)),
+    /// where the rank comes from: `profile`, `file name`, `position`
+    "rank_from": Text(|r| r.rank?.rank_from.as_deref()),
+    /// ranks of the whole job, when the profile says
+    "world_size": Int(|r| r.rank?.world_size.and_then(count)),
+    /// processes in the profile that used a GPU
+    "processes": Int(|r| count(r.report.ranks.len() as u64)),
+    /// GPUs in the profile
+    "devices": Int(|r| count(r.report.summary.devices)),
+    /// name of the GPU for display
+    "gpu": Text(|r| r.report.summary.gpu.as_deref()),
+    /// the GPU that ideal times are of, as `gpus list` names it
+    "gpu_spec": Text(|r| Some(&r.report.method.gpu.as_ref()?.id)),
+    /// the profile was taken on another GPU than `gpu_spec`
+    "what_if": Flag(|r| Some(r.report.method.gpu.as_ref()?.what_if)),
+    /// steps in the analyzed window; empty if the profile marks none
+    "run_steps": Int(|r| count(r.report.summary.steps).filter(|n| *n > 0)),
+    /// mean length of those steps
+    "run_step_ns": Float(|r| r.report.summary.step_ns),
+    /// length of the analyzed window
+    "run_window_ns": Int(|r| Some(r.report.summary.window_ns)),
+    /// the part of the window during which some work ran, summed over GPUs
+    "run_busy_ns": Int(|r| Some(r.report.summary.busy_ns)),
+    /// sum of all kernel durations
+    "run_kernel_time_ns": Int(|r| Some(r.report.summary.kernel_time_ns)),
+    /// where in the model: `blocks.7.mlp`
+    "layer": Text(|r| r.site.layer.as_deref()),
+    /// the layers it is like: `blocks.*.mlp`
+    "pattern": Text(|r| r.site.pattern.as_deref()),
+    /// `aten::addmm`; empty when the profile does not say
+    "operator": Text(|r| r.site.operator.as_deref()),
+    /// why there is none: `no_launch`, `graph_replay`, `no_range`, `no_operator`
+    "missing": Text(|r| r.site.missing.as_deref()),
+    /// `fprop`, `bprop`, `update` or `unknown`
+    "direction": Text(|r| Some(&r.site.direction)),
+    /// forward work done again in the backward pass
+    "recomputed": Flag(|r| Some(r.site.recomputed)),
+    /// `bf16[4096, 1600], bf16[1600, 50257]`; empty without shapes
+    "arguments": Text(|r| Some(r.site.arguments.as_str()).filter(|text| !text.is_empty())),
+    /// they are those of the matching forward call
+    "arguments_from_forward": Flag(|r| Some(r.site.arguments_from_forward)),
+    /// `gemm`, `conv`, `pointwise`, `communication`, ...
+    "family": Text(|r| Some(&r.site.family)),
+    /// what the math runs in
+    "dtype": Text(|r| r.site.dtype.as_deref()),
+    /// whether it ran on Tensor Cores; empty when that is not known
+    "tensor_core": Flag(|r| r.site.tensor_core),
+    /// the kernel that takes most of it
+    "kernel": Text(|r| r.site.kernel.as_deref()),
+    /// operator calls
+    "calls": Int(|r| count(r.site.calls)),
+    /// kernels executed
+    "kernels": Int(|r| count(r.site.kernels)),
+    /// measured GPU time, summed over the calls
+    "time_ns": Int(|r| Some(r.site.time_ns)),
+    /// the part of `time_ns` during which nothing else ran on the GPU
+    "exposed_ns": Int(|r| Some(r.site.exposed_ns)),
+    /// of the time during which the GPU was busy, at most 1
+    "share": Float(|r| Some(r.site.share)),
+    /// floating-point operations, summed over the calls
+    "flops": Float(|r| r.site.flops),
+    /// DRAM bytes, summed over the calls
+    "bytes": Float(|r| r.site.bytes),
+    /// `flops / bytes`
+    "intensity": Float(|r| r.site.intensity),
+    /// ideal time in the unit and precision the work ran in
+    "ideal_ns": Float(|r| r.site.ideal_ns),
+    /// ideal time on the best unit and precision available to it
+    "best_ideal_ns": Float(|r| r.site.best_ideal_ns),
+    /// what well-tuned kernels take there
+    "reachable_ns": Float(|r| r.site.reachable_ns),
+    /// `time_ns / best_ideal_ns`; empty for latency-bound work and collectives
+    "slowdown": Float(|r| r.site.slowdown),
+    /// whether `slowdown` is the least that it can be: some of the work may be less than counted
+    "slowdown_at_least": Flag(|r| Some(r.site.slowdown_at_least)),
+    /// what limits it: `math`, `memory` or `latency`
+    "bound": Text(|r| r.site.bound.as_deref()),
+    /// why FLOPs or bytes are not known
+    "cost_unknown": Text(|r| r.site.cost_unknown.as_deref()),
+    /// `model/net.py:42`, where the profile has call stacks
+    "source_line": Text(|r| r.site.source_line.as_deref()),
+    /// rules with findings about it
+    "rules": Texts(rules),
+    /// program and version: `pyprof-advise 0.1.0`
+    "program": Text(|r| Some(&r.report.method.program)),
+}
