@@ -8,8 +8,8 @@ use super::{distinct, share};
 use crate::correlate::{ExcludedWork, Exclusion, SetUp};
 use crate::judge::Fault;
 use crate::report::{
-    AlreadyFast, CostUnknown, LayerRow, MAX_LAYER_ROWS, MAX_ALREADY_FAST, MAX_UNKNOWN_NAMES, MOSTLY,
-    Omitted, Report, SkippedRules, Unattributed, UserCosted, share_of_busy,
+    AlreadyFast, CostUnknown, LayerRow, MAX_ALREADY_FAST, MAX_LAYER_ROWS, MAX_UNKNOWN_NAMES,
+    MOSTLY, Omitted, Report, SkippedRules, Unattributed, UserCosted, share_of_busy,
 };
 
 /// Adds to a sum, which stops at the largest number.

@@ -360,7 +360,13 @@ fn found(rule: &Rule, example: &Example<'_>, saving: Option<Range>) -> Found {
     let mut found = Found::default();
     found.set("found.count", Value::Int(1));
     found.set("found.calls", Value::Int(1));
-    for name in ["calls", "time_ns", "gpu_share", "exposed_ns", "kernel_share"] {
+    for name in [
+        "calls",
+        "time_ns",
+        "gpu_share",
+        "exposed_ns",
+        "kernel_share",
+    ] {
         if let Answer::Value(value) = example.get(&format!("{}.{name}", rule.for_each.word())) {
             found.set(&format!("found.{name}"), value);
         }

@@ -67,7 +67,10 @@ pub fn text(report: &Report, width: usize) -> String {
 fn without_commands(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(|line| {
         let mut rest = line.trim_start();
-        while let Some((_, behind)) = rest.strip_prefix('\u{1b}').and_then(|code| code.split_once('m')) {
+        while let Some((_, behind)) = rest
+            .strip_prefix('\u{1b}')
+            .and_then(|code| code.split_once('m'))
+        {
             rest = behind.trim_start();
         }
         match rest.starts_with("::") {
@@ -471,7 +474,10 @@ mod tests {
     fn no_line_is_a_command_of_a_runner() {
         for (text, safe) in [
             ("a\n::error::x\nb\n", "a\n: :error::x\nb\n"),
-            ("  \u{1b}[1m::error::x\u{1b}[0m", "  \u{1b}[1m: :error::x\u{1b}[0m"),
+            (
+                "  \u{1b}[1m::error::x\u{1b}[0m",
+                "  \u{1b}[1m: :error::x\u{1b}[0m",
+            ),
             ("at::native ##[error]x", "at::native # #[error]x"),
         ] {
             assert_eq!(without_commands(text), safe);

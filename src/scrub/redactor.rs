@@ -618,10 +618,8 @@ fn assignment(text: &[u8], at: usize) -> Option<Redaction> {
     if is_gone_at(text, start) {
         return None;
     }
-    let only_if_random = holds == Holds::Perhaps
-        && identity.is_none()
-        && !in_query
-        && before_name != Some(b';');
+    let only_if_random =
+        holds == Holds::Perhaps && identity.is_none() && !in_query && before_name != Some(b';');
     let end = match quote {
         Some(quote) => {
             let rest = text.get(start..)?;
