@@ -18,19 +18,13 @@ pub(super) const EVIL: &str = "|x|`a``b` **b** </script><script>document.documen
 
 /// Words of the program, which a profile cannot choose, and references, which rules choose.
 const OURS: &[&str] = &[
-    "direction",
-    "bound",
-    "family",
     "dtype",
     "missing",
     "reason",
     "what",
     "cause",
     "category",
-    "how",
-    "layer_source",
     "program",
-    "format",
     "severity",
     "confidence",
     "kind",
