@@ -772,13 +772,15 @@ fn private_key(text: &[u8], at: usize) -> Option<Redaction> {
     if !starts(text, at, "-----BEGIN ") {
         return None;
     }
-    let head = text.get(at..)?.get(..60).or(text.get(at..))?;
-    let is_key = head.windows(11).any(|w| w == b"PRIVATE KEY");
-    is_key.then(|| {
-        let rest = text.get(at..).unwrap_or_default();
-        let printed = |b: &&u8| b.is_ascii_graphic() || b.is_ascii_whitespace();
-        credential(at, at + rest.iter().take_while(printed).count())
-    })
+    let rest = text.get(at..)?;
+    let head = rest.get(..60).unwrap_or(rest);
+    let words = head.windows(11).position(|w| w == b"PRIVATE KEY")?;
+    // Two strings of JSON are no header, and a text may have a thousand such.
+    if head.get(..words)?.contains(&b'"') {
+        return None;
+    }
+    let printed = |b: &&u8| b.is_ascii_graphic() || b.is_ascii_whitespace();
+    Some(credential(at, at + rest.iter().take_while(printed).count()))
 }
 
 /// Matches `name@example.org`.
