@@ -34,6 +34,8 @@ impl Sign {
     const GLOO: Sign = Sign(1 << 5);
     const FSDP: Sign = Sign(1 << 6);
     const OPTIMIZER: Sign = Sign(1 << 7);
+    /// The backward pass of embedding tables, which also updates them.
+    const FUSED_UPDATE: Sign = Sign(1 << 8);
 
     const fn and(self, other: Sign) -> Sign {
         Sign(self.0 | other.0)
@@ -48,6 +50,8 @@ impl Sign {
             Is => text == *name,
             Begins => text.starts_with(name),
             Contains => text.contains(name),
+            ContainsOptimizer => (text.split_once(name))
+                .is_some_and(|(_, rest)| !rest.starts_with("none_") && !rest.starts_with("Dense_")),
         });
         signs.fold(Sign::NONE, |all, (.., sign)| all.and(*sign))
     }
@@ -58,8 +62,10 @@ enum How {
     Is,
     Begins,
     Contains,
+    /// Contains it, and behind it the name of an optimizer of FBGEMM.
+    ContainsOptimizer,
 }
-use How::{Begins, Contains, Is};
+use How::{Begins, Contains, ContainsOptimizer, Is};
 
 /// The names, each with its location in the PyTorch sources.
 const NAMES: &[(How, &str, Sign)] = &[
@@ -82,6 +88,9 @@ const NAMES: &[(How, &str, Sign)] = &[
     (Begins, "FullyShardedDataParallel.", Sign::FSDP),
     // torch/optim/optimizer.py: profile_hook_step
     (Begins, OPTIMIZER_STEP, Sign::OPTIMIZER),
+    // FBGEMM, fbgemm_gpu/codegen/training/backward: `SplitLookupFunction_rowwise_adagrad_Op`, and without an
+    // optimizer `SplitLookupFunction_none_Op` and `SplitLookupFunction_Dense_Op`
+    (ContainsOptimizer, "LookupFunction_", Sign::FUSED_UPDATE),
 ];
 const UNUSED_SEARCH: &str = "torch.distributed.ddp.reducer::search_unused_parameters";
 const BUCKET_COPY: &str = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
@@ -114,6 +123,7 @@ pub(super) struct FrameworkSigns {
     model_ns: f64,
     compiled_model_ns: f64,
     bucket_copy_ns: f64,
+    fused_update: bool,
     /// Class names of the optimizers, sorted.
     optimizers: Arc<[Arc<str>]>,
     /// Number of optimizer steps.
@@ -210,6 +220,7 @@ impl FrameworkSigns {
         }
         self.data_parallel = all.has(Sign::DATA_PARALLEL);
         self.fsdp = all.has(Sign::FSDP);
+        self.fused_update = all.has(Sign::FUSED_UPDATE);
         self.ddp = !forwards.is_empty();
         self.optimizer_steps = optimizers.into_values().map(outermost).sum();
         mark_synced(costed, &mut forwards);
@@ -429,6 +440,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     "run.ddp": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.ddp),
     /// Ranges of fully sharded data parallelism were seen
     "run.fsdp": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.fsdp),
+    /// The backward pass updates embedding tables as well: FBGEMM's fused optimizers, which TorchRec uses
+    "run.fused_backward_optimizer": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.fused_update),
     /// One of several processes, as far as collectives, wrappers or a rank in the file say
     "run.distributed": BOOL => |t| {
         t.framework.ddp
@@ -503,6 +516,14 @@ mod tests {
     #[test]
     fn only_names_given_by_pytorch_are_evidence() {
         assert!(Sign::of("DataParallel.forward").has(Sign::DATA_PARALLEL));
+        let of_tables = |optimizer: &str| {
+            let node = format!("torch::autograd::CppNode<SplitLookupFunction_{optimizer}_Op>");
+            Sign::of(&node).has(Sign::FUSED_UPDATE)
+        };
+        assert_eq!(
+            ["rowwise_adagrad", "none", "Dense"].map(of_tables),
+            [true, false, false]
+        );
         assert!(!Sign::of("DistributedDataParallel.forward").has(Sign::DATA_PARALLEL));
         assert!(
             Sign::of("autograd::engine::evaluate_function: CompiledFunctionBackward")

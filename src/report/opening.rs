@@ -140,14 +140,21 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
 
 /// The title of a finding, without what it is about, unless several findings would then have the same name.
 fn name_of(finding: &FindingReport, report: &Report) -> String {
-    let title = |f: &FindingReport| {
+    let short = |f: &FindingReport| {
         let title = f.title.strip_suffix(f.title_suffix.as_str());
         title.unwrap_or(&f.title).to_owned()
     };
-    let name = title(finding);
-    match report.findings.iter().filter(|f| title(f) == name).count() {
-        0 | 1 => format!("\"{name}\""),
-        _ => format!("finding {}", finding.number),
+    let whole = |f: &FindingReport| f.title.clone();
+    let is_alone = |title: &dyn Fn(&FindingReport) -> String| {
+        let name = title(finding);
+        report.findings.iter().filter(|f| title(f) == name).count() <= 1
+    };
+    if is_alone(&short) {
+        format!("\"{}\"", short(finding))
+    } else if is_alone(&whole) {
+        format!("\"{}\"", finding.title)
+    } else {
+        format!("finding {}", finding.number)
     }
 }
 

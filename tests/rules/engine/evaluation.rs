@@ -236,12 +236,12 @@ fn step_time_requires_trusted_idle_time() {
 }
 
 #[test]
-fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
+fn launches_that_go_away_save_idle_time_where_that_shortens_the_steps_more() {
     let text = "saving_ns = 'site.time_ns'\nlaunches_removed = '0.5'";
     let rules = load(&[("host/x", &rule(text))]).unwrap();
     let mut run = Fake::default();
     run.site(0, "a", 1e5, 0.0, &gemm());
-    run.members[0].2.launch_ns = 4e5;
+    run.members[0].2.launch_ns = 1.6e5;
     let saving = |run: &Fake| {
         let results = run.judge(&rules);
         let finding = only(&results);
@@ -249,14 +249,19 @@ fn launches_that_go_away_save_idle_time_where_the_host_limits_the_steps() {
         (saving.kind, saving.low_ns, saving.high_ns, finding.share)
     };
     assert_eq!(saving(&run), (SavingKind::Gpu, 5e4, 1e5, 0.1));
-    run.totals.step_weight = Some(0.2);
-    assert_eq!(saving(&run), (SavingKind::Idle, 1e5, 2e5, 0.1));
+    run.totals.step_weight = Some(0.7);
+    assert_eq!(saving(&run), (SavingKind::Idle, 4e4, 8e4, 0.1));
     // No more than the idle time that can be relied on is counted.
-    run.totals.reliable_idle_ns = 1.5e5;
+    run.totals.reliable_idle_ns = 6e4;
     let counted = only(&run.judge(&rules)).saving.unwrap().claimed_ns;
-    assert_eq!(counted, 1.5e5);
+    assert_eq!(counted, 6e4);
     run.totals.step_weight = None;
     assert_eq!(saving(&run).0, SavingKind::Gpu);
+    // Below 1 % of the window, launches are no finding of their own.
+    run.totals.step_weight = Some(0.0);
+    run.members[0].2.launch_ns = 1.9e4;
+    let minor = &run.judge(&rules).minor[0];
+    assert_eq!(minor.saving.unwrap().kind, SavingKind::Gpu);
 }
 
 #[test]
