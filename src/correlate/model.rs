@@ -432,8 +432,9 @@ pub struct SiteKernel {
 /// of the other recording, so none are kept but those that do not depend on the batch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ReplayedWork {
-    /// The operator.
-    pub op: OpName,
+    /// The operator; `None` for a kernel of the same family that another operator may have launched, as
+    /// attention in decoding and in prefill.
+    pub op: Option<OpName>,
     /// The layer, and what named it there.
     pub layer: Option<(LayerSource, String)>,
     /// The direction of the work.

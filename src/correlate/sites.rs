@@ -216,7 +216,7 @@ impl SiteInputs<'_> {
         Site {
             op: call
                 .and_then(|c| self.op_names.get(c.op.idx()).cloned())
-                .or_else(|| replayed.map(|(_, work)| work.op.clone())),
+                .or_else(|| replayed.and_then(|(_, work)| work.op.clone())),
             args: call.and_then(|c| c.args),
             args_from_forward: call.is_some_and(|c| c.args_from_forward),
             message: None,

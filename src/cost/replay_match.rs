@@ -2,8 +2,9 @@
 //!
 //! A replay is one call of the host, so its kernels have no operators. They run in the order in which the
 //! model launches them without graphs, though, so the two sequences of kernels are aligned. Another
-//! batch brings other tiles, and prefill other attention kernels than decoding, so products match by
-//! their family.
+//! batch brings other tiles, and prefill other attention kernels than decoding, so products and attention
+//! match by their family. The layer is that of the partner; the operator as well, if it launches such a
+//! kernel.
 
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -42,6 +43,22 @@ impl Kind {
             family: name.family,
             helper: name.helper,
         }
+    }
+}
+
+/// Whether the operator that launched the kernel of one name launches that of another name too, as far as
+/// names tell: the same kernel with other types or tiles, any kernel for a product, and one of the same
+/// library for attention (`flash_fwd_kernel` and `flash_fwd_splitkv_kernel`).
+fn of_one_operator(a: &DecodedName, b: &DecodedName) -> bool {
+    let library = |name: &DecodedName| -> Vec<String> {
+        let words = name.base.split('_').filter(|word| !word.is_empty());
+        words.take(2).map(str::to_lowercase).collect()
+    };
+    match a.family {
+        family if family != b.family => false,
+        Family::Attention => a.label == b.label || library(a) == library(b),
+        family if family.is_math() => true,
+        _ => a.base == b.base && a.label == b.label,
     }
 }
 
@@ -119,6 +136,20 @@ pub(crate) fn match_replays(
         work: works.works,
         ..ReplayNames::default()
     };
+    let name = |costed: &Costed, item: &Item| {
+        let kernel = costed.run.profile.kernels.get(item.kernel.idx());
+        kernel.map(|kernel| kernel.name)
+    };
+    let mut same: FxHashMap<(StrId, StrId), bool> = FxHashMap::default();
+    let mut same_op = |item: &Item, partner: &Item| {
+        let names = name(replayed, item).zip(name(eager, partner));
+        names.is_some_and(|(a, b)| {
+            *same.entry((a, b)).or_insert_with(|| {
+                let text = decode(replayed.run.profile.text(a));
+                of_one_operator(&text, &decode(eager.run.profile.text(b)))
+            })
+        })
+    };
     let mut aligned: FxHashMap<Vec<u32>, Vec<Option<usize>>> = FxHashMap::default();
     let mut best = 0.0_f64;
     for items in targets {
@@ -136,7 +167,15 @@ pub(crate) fn match_replays(
         for (item, partner) in items.iter().zip(partners) {
             let helper = kinds.get(item.kind).is_some_and(|kind| kind.helper);
             let work = match partner {
-                Some(at) => works.of_kernel.get(*at).copied().flatten(),
+                Some(at) => {
+                    let row = works.of_kernel.get(*at).copied().flatten();
+                    match model.get(*at) {
+                        Some(partner) if !same_op(item, partner) => {
+                            row.and_then(|row| works.without_op.get(row as usize).copied())
+                        }
+                        _ => row,
+                    }
+                }
                 // A second kernel of the operator, which this batch needs and the other does not.
                 None if helper => {
                     before.and_then(|row| works.without_bytes.get(row as usize).copied())
@@ -246,6 +285,8 @@ struct Works {
     of_kernel: Vec<Option<u32>>,
     /// Per row of `works`: the row of the same work without bytes, for further kernels of an operator.
     without_bytes: Vec<u32>,
+    /// Per row of `works`: the row of the same work without its operator, for kernels of another one.
+    without_op: Vec<u32>,
 }
 
 impl Works {
@@ -273,7 +314,7 @@ impl Works {
                 let args = args.filter(|_| first);
                 let layer = call.layer.and_then(|layer| run.layers.get(layer.idx()));
                 Some(ReplayedWork {
-                    op: op.clone(),
+                    op: Some(op.clone()),
                     layer: layer.map(|layer| (layer.source, layer.name.clone())),
                     direction: call.direction,
                     weight_bytes: args.and_then(|args| ops::weight_bytes(op, args)),
@@ -286,8 +327,18 @@ impl Works {
                     bytes_per_key: None,
                     ..work.clone()
                 };
-                let plain_row = all.row(plain, &mut rows, None);
-                all.row(work, &mut rows, Some(plain_row))
+                let nameless = ReplayedWork {
+                    op: None,
+                    ..work.clone()
+                };
+                let nameless_plain = ReplayedWork {
+                    op: None,
+                    ..plain.clone()
+                };
+                let nameless_plain = all.row(nameless_plain, &mut rows, None, None);
+                let nameless_row = all.row(nameless, &mut rows, Some(nameless_plain), None);
+                let plain_row = all.row(plain, &mut rows, None, Some(nameless_plain));
+                all.row(work, &mut rows, Some(plain_row), Some(nameless_row))
             });
             all.of_kernel.push(row);
         }
@@ -299,6 +350,7 @@ impl Works {
         work: ReplayedWork,
         rows: &mut FxHashMap<ReplayedWork, u32>,
         plain: Option<u32>,
+        nameless: Option<u32>,
     ) -> u32 {
         if let Some(row) = rows.get(&work) {
             return *row;
@@ -307,6 +359,7 @@ impl Works {
         rows.insert(work.clone(), row);
         self.works.push(work);
         self.without_bytes.push(plain.unwrap_or(row));
+        self.without_op.push(nameless.unwrap_or(row));
         row
     }
 }
@@ -347,6 +400,26 @@ mod tests {
         );
         assert_eq!(partners(&[5, 6], &model), [None, None]);
         assert_eq!(partners(&[], &model), []);
+    }
+
+    #[test]
+    fn operators_are_those_of_the_same_kernel_or_library() {
+        let of_one = |a: &str, b: &str| of_one_operator(&decode(a), &decode(b));
+        assert!(of_one(
+            "Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN",
+            "Cijk_Alik_Bljk_BBS_BH_MT16x32x512_MI16x16x1_SN"
+        ));
+        assert!(of_one("flash_fwd_kernel", "flash_fwd_splitkv_kernel"));
+        assert!(of_one(
+            "paged_attention_v1_kernel",
+            "paged_attention_v2_kernel"
+        ));
+        assert!(!of_one(
+            "paged_attention_ll4mi_QKV_mfma16_kernel",
+            "flash_fwd_kernel"
+        ));
+        assert!(!of_one("act_and_mul_kernel", "rotary_embedding_kernel"));
+        assert!(of_one("act_and_mul_kernel", "act_and_mul_kernel"));
     }
 
     #[test]

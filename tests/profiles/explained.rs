@@ -170,7 +170,10 @@ fn most_gpu_time_of_compiled_and_served_programs_is_explained() {
     if let Some((prefill, decode)) = prefill.zip(decode) {
         let advisor = Advisor::new().unwrap().eager(&prefill).unwrap();
         let row = explained(&decode, &advisor).unwrap();
-        assert!(row.share(row.operator) > 0.99 && row.share(row.bound) > 0.75);
+        // Attention of decoding is another operator than that of prefill.
+        let operators = row.share(row.operator);
+        assert!((0.77..0.79).contains(&operators), "{operators}");
+        assert!(row.share(row.bound) > 0.75);
         rows.push(Explained {
             file: format!("{} with {}", row.file, shared::name(&prefill)),
             ..row
