@@ -46,9 +46,9 @@ pub(super) struct GapGroup {
     loader: Option<Loader>,
     pub(super) count: u64,
     pub(super) time_ns: f64,
-    /// The longest one as measured, and the part of one that recording cannot explain.
+    /// The part of the longest one that recording cannot explain, and that one as measured.
     pub(super) longest_ns: f64,
-    longest_counted_ns: f64,
+    longest_measured_ns: f64,
     /// The kernel that ended the longest one.
     longest_before: Option<KernelId>,
     pub(super) median_ns: f64,
@@ -97,10 +97,8 @@ const MOST_OPS: usize = 64;
 #[derive(Debug, Default)]
 struct Lengths {
     gaps: Vec<i64>,
-    /// The longest one as measured, with what recording explains.
-    longest: i64,
-    /// The kernel that ended it.
-    longest_before: Option<KernelId>,
+    /// The longest one, by the part that recording cannot explain.
+    longest: LongestGap,
     blamed: FxHashMap<StrId, i64>,
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
@@ -122,6 +120,26 @@ struct Lengths {
     host_reliable: i64,
 }
 
+/// A gap of a group: its part that recording cannot explain, its length and the kernel that ended it.
+#[derive(Debug, Default)]
+struct LongestGap {
+    counted: i64,
+    measured: i64,
+    before: Option<KernelId>,
+}
+
+impl LongestGap {
+    /// Becomes the other one if that is longer.
+    fn replace(&mut self, other: LongestGap) {
+        if (other.counted, other.measured) > (self.counted, self.measured) {
+            *self = other;
+        }
+    }
+}
+
+/// Share of a measured length from which the part that recording cannot explain is that length.
+const SAME_LENGTH: f64 = 0.98;
+
 impl Lengths {
     fn ns(&self) -> i64 {
         self.gaps.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
@@ -131,9 +149,7 @@ impl Lengths {
         self.host.add(&other.host);
         self.host_reliable += other.host_reliable;
         self.gaps.extend(other.gaps);
-        if other.longest > self.longest {
-            (self.longest, self.longest_before) = (other.longest, other.longest_before);
-        }
+        self.longest.replace(other.longest);
         merge(&mut self.blamed, other.blamed);
         merge(&mut self.before, other.before);
         merge(&mut self.short_calls, other.short_calls);
@@ -218,9 +234,11 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             };
             let lengths = by_key.entry((gap.cause, blamed)).or_default();
             lengths.gaps.push(gap.reliable_ns);
-            if gap.span.ns() > lengths.longest {
-                (lengths.longest, lengths.longest_before) = (gap.span.ns(), gap.next);
-            }
+            lengths.longest.replace(LongestGap {
+                counted: gap.reliable_ns,
+                measured: gap.span.ns(),
+                before: gap.next,
+            });
             if let Some(parts) = host {
                 lengths.host.add(parts);
                 lengths.host_reliable += gap.reliable_ns;
@@ -329,9 +347,9 @@ fn group(
         loader: blamed.loader,
         count: gaps.len() as u64,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
-        longest_ns: lengths.longest as f64,
-        longest_before: lengths.longest_before,
-        longest_counted_ns: gaps.iter().copied().max().unwrap_or(0) as f64,
+        longest_ns: lengths.longest.counted as f64,
+        longest_measured_ns: lengths.longest.measured as f64,
+        longest_before: lengths.longest.before,
         median_ns: median(gaps).unwrap_or(0) as f64,
         window_ns: device.analysed_ns() as f64,
         api: longest(lengths.blamed),
@@ -398,16 +416,22 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     "gap.count": INT => |g| g.group.count,
     /// Idle time that recording overhead cannot explain, summed
     "gap.time_ns": DOUBLE => |g| g.group.time_ns,
-    /// Longest idle interval, as measured
+    /// Longest idle interval, without what recording explains of it
     "gap.longest_ns": DOUBLE => |g| g.group.longest_ns,
+    /// The longest idle interval as measured, where recording explains 2 % of it or more
+    "gap.longest_measured_ns": DOUBLE => |g| {
+        let counted = g.group.longest_ns;
+        let measured = Some(g.group.longest_measured_ns);
+        Answer::or_silent(measured.filter(|ns| counted <= SAME_LENGTH * ns))
+    },
     /// The operator whose kernel ended the longest idle interval: `aten::nonzero`
     "gap.longest_before": STR => |g| {
         let kernel = g.group.longest_before;
         let op = kernel.and_then(|kernel| op_of(&g.table.costed.run, kernel));
         Answer::or_silent(op.map(OpName::display))
     },
-    /// The longest idle interval as a share of `gap.time_ns`, both without what recording explains
-    "gap.longest_share": DOUBLE => |g| Answer::share(g.group.longest_counted_ns, g.group.time_ns),
+    /// `gap.longest_ns` as a share of `gap.time_ns`
+    "gap.longest_share": DOUBLE => |g| Answer::share(g.group.longest_ns, g.group.time_ns),
     /// Median idle interval
     "gap.median_ns": DOUBLE => |g| g.group.median_ns,
     /// Share of its time in pauses of a millisecond or more inside the first call of an operator with its
@@ -459,4 +483,22 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
 
 fn op<'a>(g: &GapScope<'a>) -> Option<&'a str> {
     g.group.op.map(|id| g.table.text(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LongestGap;
+
+    #[test]
+    fn the_longest_gap_has_most_time_that_recording_does_not_explain() {
+        let mut longest = LongestGap::default();
+        for (counted, measured) in [(41, 41), (34, 200), (41, 116), (40, 40)] {
+            longest.replace(LongestGap {
+                counted,
+                measured,
+                before: None,
+            });
+        }
+        assert_eq!((longest.counted, longest.measured), (41, 116));
+    }
 }

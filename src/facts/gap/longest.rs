@@ -12,6 +12,7 @@ const MAX_NAME: usize = 120;
 /// A gap of a millisecond or more in which the host did something else than launch work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HostPause {
+    /// Without what recording explains.
     ns: i64,
     activity: Activity,
     at_end: bool,
@@ -22,7 +23,7 @@ impl HostPause {
     pub(super) fn of(gap: &Gap, activity: Activity, at_end: bool) -> Option<HostPause> {
         let is_hosts = matches!(gap.cause, GapCause::HostBusy | GapCause::DataLoading);
         (is_hosts && gap.span.ns() >= HOST_BUSY_NS).then_some(HostPause {
-            ns: gap.span.ns(),
+            ns: gap.reliable_ns,
             activity,
             at_end,
             next: gap.next,
