@@ -191,6 +191,8 @@ pub struct AffectedTime {
     pub sites: Vec<AffectedSite>,
     /// The backward calls of the operators it covers, where it covers a chain: they change with it.
     pub backward: Vec<AffectedSite>,
+    /// Where it covers a chain: its time in each kernel of the sites that have several.
+    pub kernels: Vec<(Member, f64)>,
     /// Whether no time of it counts: a library's algorithm search, which a steady step does not repeat.
     pub uncounted: bool,
     /// Idle time it covers, ns.
@@ -217,7 +219,7 @@ pub struct AffectedTime {
 /// A gap of an [`AffectedTime`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct LongGap {
-    /// Its length as measured, in ns.
+    /// Its length without what recording explains, in ns.
     pub ns: f64,
     /// Markdown: "in `zoom (ndimage/_interpolation.py:739)`", "before `aten::nonzero`".
     pub place: String,

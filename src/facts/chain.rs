@@ -16,10 +16,11 @@ use super::{Entry, FactTable, Subject, facts, word};
 use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
-use crate::profile::{DeviceId, ProcessId};
+use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
 
 mod matches;
 mod patterns;
+mod rope;
 #[cfg(test)]
 mod tests;
 
@@ -102,6 +103,9 @@ pub(super) struct Chain {
     pub(super) proved: bool,
     /// Time per site, for assigning savings.
     pub(super) sites: BTreeMap<SiteId, f64>,
+    /// Time per kernel of the sites that have several: where shapes are not recorded, all copies of a layer
+    /// are one site.
+    pub(super) kernel_times: BTreeMap<(SiteId, u32), f64>,
     /// Time per site of the backward calls of its calls.
     pub(super) backward: BTreeMap<SiteId, f64>,
 }
@@ -134,6 +138,8 @@ impl Subject for Chains {
 struct Link<'a> {
     work: &'a Work<'a>,
     call: OpCallId,
+    /// Its first kernel.
+    first: KernelId,
     kernels: u32,
     time_ns: i64,
 }
@@ -146,6 +152,7 @@ impl<'a> std::ops::Deref for Link<'a> {
 }
 
 /// The data that all operator calls of a site share.
+#[derive(Clone, Copy)]
 struct Work<'a> {
     site: SiteId,
     name: &'a str,
@@ -175,7 +182,7 @@ pub(super) fn recognize<'r>(
         let words = around().site(link.site);
         words.iter().any(|w| CONVOLUTIONS.contains(&&**w))
     };
-    let works = works(costed);
+    let works = Works::of(costed);
     let streams = streams(costed, &works);
     let hits: Vec<Vec<Hit<'_>>> = streams
         .par_iter()
@@ -200,6 +207,45 @@ pub(super) fn recognize<'r>(
 
 /// PyTorch operators that run a library's convolution and then add the bias to its result.
 const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
+
+/// The work of all sites.
+struct Works<'a> {
+    /// `None` where neither an operator nor the kernel's name tells it.
+    of_sites: Vec<Option<Work<'a>>>,
+    /// Copies without known types whose kernel, by its name, converts: of one site, some may and others not.
+    conversions: FxHashMap<(SiteId, StrId), Work<'a>>,
+}
+
+impl<'a> Works<'a> {
+    fn of(costed: &'a Costed) -> Works<'a> {
+        let of_sites = works(costed);
+        let mut conversions = FxHashMap::default();
+        let sites = of_sites.iter().flatten();
+        let copies = sites.filter(|work| work.family == Family::Copy && work.by_name.is_none());
+        for work in copies {
+            let at = work.site.idx();
+            let untyped = costed.sites.get(at).is_some_and(|site| site.cost.is_err());
+            let kernels = costed.run.sites.get(at).map(|site| &site.kernels);
+            let decoded = costed.kernels.get(at).into_iter().flatten();
+            for (kernel, decoded) in kernels.into_iter().flatten().zip(decoded) {
+                if untyped && decoded.family == Family::Cast {
+                    let family = Family::Cast;
+                    conversions.insert((work.site, kernel.name), Work { family, ..*work });
+                }
+            }
+        }
+        Works {
+            of_sites,
+            conversions,
+        }
+    }
+
+    /// The work of a kernel of a site.
+    fn get(&self, site: SiteId, kernel: StrId) -> Option<&Work<'a>> {
+        let work = self.of_sites.get(site.idx())?.as_ref();
+        self.conversions.get(&(site, kernel)).or(work)
+    }
+}
 
 /// The work per site; `None` where neither an operator nor the kernel's name tells it.
 fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
@@ -250,6 +296,9 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
         // Only many products at once are of interest: those of attention.
         Family::Gemm if products > 1 && !decoded.helper => ("bmm", Dims::None),
         Family::Softmax => (decoded.label.strip_suffix(" forward")?, Dims::None),
+        Family::Cat => ("cat", Dims::None),
+        Family::Index => ("index", Dims::None),
+        Family::Attention => ("attention", Dims::None),
         _ => match decoded.label.split_once(": ")? {
             ("reduce", name) => (name, Dims::None),
             ("elementwise", name) if config.is_known() => {
@@ -288,16 +337,17 @@ type Unbroken<'a> = Vec<Link<'a>>;
 /// Op calls per (process, device, stream), in execution order. A kernel of unknown work breaks the
 /// sequence. (Helpers always have the operator of their call.) A kernel that is known by its name only
 /// is a call of its own.
-fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbroken<'a>>> {
+fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> {
     let run = &costed.run;
     let mut streams: BTreeMap<(ProcessId, DeviceId, u32), Vec<Unbroken<'a>>> = BTreeMap::new();
     let ids = (0..u32::MAX).rev().map(OpCallId);
-    for ((kernel, link), unique) in run.profile.kernels.iter().zip(&run.links).zip(ids) {
+    let kernels = (0..).map(KernelId).zip(&run.profile.kernels);
+    for (((id, kernel), link), unique) in kernels.zip(&run.links).zip(ids) {
         let stream = streams
             .entry((kernel.process, kernel.device, kernel.stream))
             .or_insert_with(|| vec![Vec::new()]);
         let described = link.site.and_then(|site| {
-            let work = works.get(site.idx())?.as_ref()?;
+            let work = works.get(site, kernel.name)?;
             Some((work, link.op.unwrap_or(unique)))
         });
         let Some((work, call)) = described else {
@@ -324,6 +374,7 @@ fn streams<'a>(costed: &Costed, works: &'a [Option<Work<'a>>]) -> Vec<Vec<Unbrok
         calls.push(Link {
             work,
             call,
+            first: id,
             kernels: 1,
             time_ns: kernel.span.ns(),
         });
@@ -343,6 +394,19 @@ fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec
     let mut hits = Vec::new();
     let mut rest = calls;
     while !rest.is_empty() {
+        if let Some([queries, keys]) = rope::queries_and_keys(rest) {
+            let end = keys.end;
+            let found = [queries, keys]
+                .into_iter()
+                .filter_map(|range| rest.get(range));
+            hits.extend(found.map(|calls| Hit {
+                kind: Kind::Rope,
+                calls,
+                proved: false,
+            }));
+            rest = rest.get(end..).unwrap_or_default();
+            continue;
+        }
         let hit = match patterns::expert_loop(rest) {
             Some(length) => Some((Kind::ExpertLoop, length)),
             None => recognize_at(rest.get(..LONGEST).unwrap_or(rest), adds_bias),
@@ -534,7 +598,7 @@ fn conv_norm(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<
 }
 
 /// At least three consecutive pointwise calls over the same number of elements, excluding calls that
-/// belong to a following norm.
+/// belong to a following norm or rotation.
 fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let Dims::Elements { numel } = first.dims else {
@@ -546,8 +610,9 @@ fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
             && l.dims == (Dims::Elements { numel })
     };
     let longest = run.iter().take_while(fits).count();
-    let norm_at = |&at: &usize| run.get(at..).is_some_and(|rest| norm(rest).is_some());
-    let length = (1..longest).find(norm_at).unwrap_or(longest);
+    let other = |rest: &[Link<'_>]| norm(rest).is_some() || rope::negated(rest).is_some();
+    let other_at = |&at: &usize| run.get(at..).is_some_and(other);
+    let length = (1..longest).find(other_at).unwrap_or(longest);
     let kind = if first.by_name.is_some() && patterns::updates(run.get(..length).unwrap_or(run)) {
         Kind::Adam
     } else {

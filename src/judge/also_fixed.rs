@@ -1,6 +1,6 @@
 //! Findings that the fix of a better one repairs as well become a part of it: one change is one row.
 
-use super::{Finding, Saving};
+use super::{Finding, Saving, SavingKind};
 use crate::base::text;
 use crate::base::units;
 
@@ -85,11 +85,17 @@ fn add(better: &mut Finding, part: Finding) {
 }
 
 fn add_saving(saving: &mut Saving, more: Saving) {
-    saving.high_ns += more.high_ns;
-    saving.low_ns += more.low_ns;
     saving.claimed_ns += more.claimed_ns;
     saving.claimed_low_ns += more.claimed_low_ns;
-    saving.overlap_ns += more.overlap_ns;
+    if saving.kind == SavingKind::Idle {
+        // Both may save the same idle time. Only what they claim of it differs.
+        saving.high_ns = saving.high_ns.max(more.high_ns).max(saving.claimed_ns);
+        saving.low_ns = (saving.low_ns.max(more.low_ns)).max(saving.claimed_low_ns);
+    } else {
+        saving.high_ns += more.high_ns;
+        saving.low_ns += more.low_ns;
+    }
+    saving.overlap_ns = saving.high_ns - saving.claimed_ns;
     saving.step_ns = saving.step_ns.zip(more.step_ns).map(|(a, b)| a + b);
     saving.step_low_ns = saving.step_low_ns.zip(more.step_low_ns).map(|(a, b)| a + b);
 }

@@ -71,6 +71,8 @@ pub(super) struct Claims<'a> {
     input: &'a dyn RuleInput,
     totals: Totals,
     sites: BTreeMap<SiteId, SiteClaims>,
+    /// Time that chains replace, per kernel of the sites that have several.
+    replaced_kernels: BTreeMap<Member, f64>,
     /// Claimed of single gaps and copies.
     members: BTreeMap<Member, f64>,
     gpu: f64,
@@ -100,6 +102,7 @@ impl<'a> Claims<'a> {
             input,
             totals: input.totals(),
             sites: BTreeMap::new(),
+            replaced_kernels: BTreeMap::new(),
             members: BTreeMap::new(),
             gpu: 0.0,
             idle: 0.0,
@@ -182,6 +185,9 @@ impl<'a> Claims<'a> {
             site.taken = site.taken.max(site.replaced);
             site.by = draft.rule;
         }
+        for (kernel, ns) in draft.matches.iter().flat_map(|m| &m.affected.kernels) {
+            *self.replaced_kernels.entry(*kernel).or_default() += ns;
+        }
     }
 
     /// The index of the rule whose finding replaces most of the work that a match covers.
@@ -193,7 +199,17 @@ impl<'a> Claims<'a> {
             let Some(site) = self.sites.get(&affected.site).filter(|s| s.whole > 0.0) else {
                 continue;
             };
-            let part = affected.time_ns * (site.replaced / site.whole);
+            let part = match matched.member {
+                // What chains replace of the site may be other kernels of it.
+                Member::Kernel(id, _) => {
+                    let kernels = Member::Kernel(id, 0)..=Member::Kernel(id, u32::MAX);
+                    let by_chains: f64 = (self.replaced_kernels.range(kernels)).map(|k| k.1).sum();
+                    let own = self.replaced_kernels.get(&matched.member);
+                    let others = (site.replaced - by_chains).max(0.0);
+                    affected.time_ns * (others / site.whole) + own.copied().unwrap_or(0.0)
+                }
+                _ => affected.time_ns * (site.replaced / site.whole),
+            };
             replaced += part;
             if part > by.map_or(0.0, |(most, _)| most) {
                 by = Some((part, site.by));

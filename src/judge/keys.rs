@@ -72,7 +72,8 @@ pub const KEYS: &[Key] = keys! {
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
     /// `true`: the fix removes or replaces the work it covers; other findings on that work are dropped
     "replaces_work": Shape::Yes,
-    /// less specific rules that are dropped on the same sites: ids, or patterns such as `memory/*`
+    /// less specific rules that are dropped on the same sites (with a chain, on those of which it is most of the
+    /// time): ids, or patterns such as `memory/*`
     "supersedes": RULES,
     /// the reverse: this rule is dropped where one of these has a finding
     "unless": RULES,

@@ -103,6 +103,86 @@ fn subjects(matched: &Match) -> impl Iterator<Item = Subject> + '_ {
     sites.chain(own.then_some(Subject::Other(matched.member)))
 }
 
+/// What the findings of a rule are about.
+#[derive(Default)]
+struct Covered {
+    whole: HashSet<Subject>,
+    by_chains: ChainShares,
+}
+
+/// The shares of sites that chains take, which consist of some of their calls: where shapes are not
+/// recorded, all copies of a layer are one site.
+#[derive(Default)]
+struct ChainShares {
+    sites: BTreeMap<SiteId, f64>,
+    /// The same per kernel, of the sites that have several.
+    kernels: BTreeMap<Member, f64>,
+}
+
+impl ChainShares {
+    fn add(&mut self, other: &ChainShares) {
+        for (site, share) in &other.sites {
+            *self.sites.entry(*site).or_default() += share;
+        }
+        for (kernel, share) in &other.kernels {
+            *self.kernels.entry(*kernel).or_default() += share;
+        }
+    }
+
+    /// Whether chains take most of the time of a match.
+    fn hold(&self, matched: &Match) -> bool {
+        let several = |site: SiteId| {
+            let kernels = self
+                .kernels
+                .range(Member::Kernel(site, 0)..=Member::Kernel(site, u32::MAX));
+            kernels.count() > 0
+        };
+        if let Member::Kernel(site, _) = matched.member
+            && several(site)
+        {
+            return self
+                .kernels
+                .get(&matched.member)
+                .is_some_and(|share| *share > 0.5);
+        }
+        let sites = &matched.affected.sites;
+        let share = |site: &SiteId| self.sites.get(site).copied().unwrap_or(0.0).min(1.0);
+        let covered: f64 = sites.iter().map(|s| s.time_ns * share(&s.site)).sum();
+        let whole: f64 = sites.iter().map(|s| s.time_ns).sum();
+        covered > 0.0 && covered > 0.5 * whole
+    }
+}
+
+impl Covered {
+    fn by(drafts: &[FindingDraft], input: &dyn RuleInput) -> Covered {
+        let mut covered = Covered::default();
+        for matched in drafts.iter().flat_map(|draft| &draft.matches) {
+            if !matches!(matched.member, Member::Chain(_)) || matched.affected.sites.is_empty() {
+                covered.whole.extend(subjects(matched));
+                continue;
+            }
+            for part in &matched.affected.sites {
+                *covered.by_chains.sites.entry(part.site).or_default() += part.time_ns;
+            }
+            for (kernel, ns) in &matched.affected.kernels {
+                *covered.by_chains.kernels.entry(*kernel).or_default() += ns;
+            }
+        }
+        let share = |ns: f64, member: Member| {
+            let whole = input.affected_without_place(member);
+            let whole_ns: f64 = whole.sites.iter().map(|s| s.time_ns).sum();
+            if whole_ns > 0.0 { ns / whole_ns } else { 1.0 }
+        };
+        for (site, time) in &mut covered.by_chains.sites {
+            *time = share(*time, Member::Site(*site));
+        }
+        for (kernel, time) in &mut covered.by_chains.kernels {
+            *time = share(*time, *kernel);
+        }
+        covered
+    }
+}
+
 struct Resolver<'a> {
     rules: &'a [Rule],
     input: &'a dyn RuleInput,
@@ -171,9 +251,10 @@ impl Resolver<'_> {
     /// A finding that is itself overridden still overrides others: its condition holds.
     fn apply_overrides(&mut self) {
         let mut kept: Vec<Vec<FindingDraft>> = Vec::with_capacity(self.drafts.len());
-        let mut covered: HashMap<usize, HashSet<Subject>> = HashMap::new();
+        let mut covered: HashMap<usize, Covered> = HashMap::new();
         for (index, rule) in self.rules.iter().enumerate() {
             let mut drafts = self.drafts.get(index).cloned().unwrap_or_default();
+            let mut by_chains = ChainShares::default();
             for (by_index, by) in self.rules.iter().enumerate() {
                 let Some(their) = self.drafts.get(by_index).filter(|d| !d.is_empty()) else {
                     continue;
@@ -181,17 +262,16 @@ impl Resolver<'_> {
                 if drafts.is_empty() || !overrides(by, rule) {
                     continue;
                 }
-                let covered = covered.entry(by_index).or_insert_with(|| {
-                    their
-                        .iter()
-                        .flat_map(|d| &d.matches)
-                        .flat_map(subjects)
-                        .collect()
-                });
+                let covered = covered
+                    .entry(by_index)
+                    .or_insert_with(|| Covered::by(their, self.input));
+                by_chains.add(&covered.by_chains);
                 let results = self.results.get_mut(index);
                 // A finding about any part overrides one about the whole run.
                 let (left, dropped) = drop_matches(drafts, rule, self.input, results, |matched| {
-                    matched.member == Member::Run || subjects(matched).any(|s| covered.contains(&s))
+                    matched.member == Member::Run
+                        || subjects(matched).any(|s| covered.whole.contains(&s))
+                        || by_chains.hold(matched)
                 });
                 drafts = left;
                 for place in dropped {
@@ -651,4 +731,44 @@ fn faults(rules: &[Rule], results: &[RuleMatches]) -> Vec<Fault> {
         each.collect()
     };
     rules.iter().zip(results).flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{AffectedSite, AffectedTime};
+
+    #[test]
+    fn chains_hold_the_kernels_of_a_site_that_are_mostly_theirs() {
+        let site = SiteId(0);
+        let kernel = |row| Member::Kernel(site, row);
+        let matched = |member| Match {
+            member,
+            affected: AffectedTime {
+                sites: vec![AffectedSite {
+                    site,
+                    time_ns: 1e3,
+                    floor_ns: 0.0,
+                    exposed_share: 1.0,
+                    step_weight: None,
+                }],
+                ..AffectedTime::default()
+            },
+            saving: None,
+            launches: None,
+        };
+        let mut shares = ChainShares::default();
+        assert!(!shares.hold(&matched(Member::Site(site))));
+        // A norm and a rotation take the whole first kernel of the site and nothing of the second.
+        for share in [0.3, 0.3] {
+            let sites = BTreeMap::from([(site, share)]);
+            let kernels = BTreeMap::from([(kernel(0), share)]);
+            shares.add(&ChainShares { sites, kernels });
+        }
+        let held = [Member::Site(site), kernel(0), kernel(1)].map(|m| shares.hold(&matched(m)));
+        assert_eq!(held, [true, true, false]);
+        // The only kernel of a site is as much theirs as the site.
+        shares.kernels.clear();
+        assert!(shares.hold(&matched(kernel(0))));
+    }
 }

@@ -50,6 +50,37 @@ fn every_numbered_finding_has_a_verdict() {
     assert!(stale.is_empty(), "{stale}");
 }
 
+/// Times are those of the queries in `tests/verdicts.toml`.
+#[test]
+fn rotary_embeddings_and_norms_take_all_their_kernels() {
+    let Some(root) = shared::path("profiles") else {
+        return;
+    };
+    let advisor = Advisor::new().unwrap();
+    for (file, rule, ns) in [
+        (
+            "mfu_2gpu_before.sqlite",
+            "layers/rope-unfused",
+            44_583_343.0,
+        ),
+        (
+            "mfu_2gpu_before.sqlite",
+            "layers/norm-unfused",
+            39_200_796.0,
+        ),
+        ("mfu_2gpu_after.sqlite", "layers/rope-unfused", 41_851_847.0),
+        ("cs336jsun.sqlite", "layers/rope-unfused", 39_652_237.0),
+    ] {
+        let report = advisor.report(root.join(file)).unwrap();
+        let finding = report.findings.iter().find(|f| f.rule == rule).unwrap();
+        assert!(
+            (finding.time_ns - ns).abs() < 1.0,
+            "{file}: {}",
+            finding.time_ns
+        );
+    }
+}
+
 #[test]
 fn every_profile_is_among_the_verdicts() {
     let Some(root) = shared::path("") else {

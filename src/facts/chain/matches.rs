@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::patterns;
-use super::{Chain, Hit, Kind, Link};
-use crate::correlate::{Direction, OpCallId, Run, SiteId};
+use super::{Chain, Hit, Kind, Link, patterns, rope};
+use crate::correlate::{Direction, OpCallId, Run, SiteId, SiteKernel};
 use crate::cost::{Costed, Dims, Family};
 
 /// The chains recognized so far.
@@ -77,13 +76,21 @@ impl<'r> Matches<'r> {
         } else {
             longest
         };
-        let by_time = (!members.iter().any(has_op)).then_some(kept);
+        let by_time = match kind {
+            Kind::Rope => Some(rope::fused_by_time_ns(&members)),
+            _ => (!members.iter().any(has_op)).then_some(kept),
+        };
         let least = if merged { longest } else { 0.0 };
         chain.count += 1;
         chain.proved &= hit.proved;
         chain.fused_ns = (chain.fused_ns.zip(repeated.fused_ns.or(by_time)))
             .map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
+        for link in &members {
+            if let Some(row) = kernel_row(self.costed, link) {
+                *chain.kernel_times.entry((link.site, row)).or_default() += link.time_ns as f64;
+            }
+        }
         let occurrence: f64 = members.iter().map(|link| link.time_ns as f64).sum();
         chain.slowest_ns = chain.slowest_ns.max(occurrence);
         // The backward of a repeated log-softmax is part of its chain.
@@ -169,6 +176,7 @@ impl<'r> Matches<'r> {
                 batch_statistics: None,
                 proved: true,
                 sites: BTreeMap::new(),
+                kernel_times: BTreeMap::new(),
                 backward: BTreeMap::new(),
             });
             chains.len() - 1
@@ -210,6 +218,17 @@ impl Matches<'_> {
             }
         }
     }
+}
+
+/// The row of a call's first kernel in its site; `None` if the site has no other kernel.
+fn kernel_row(costed: &Costed, link: &Link<'_>) -> Option<u32> {
+    let site = costed.run.sites.get(link.site.idx())?;
+    if site.kernels.len() < 2 {
+        return None;
+    }
+    let kernel = costed.run.profile.kernels.get(link.first.idx())?;
+    let same = |k: &SiteKernel| (k.name, k.config) == (kernel.name, kernel.config);
+    u32::try_from(site.kernels.iter().position(same)?).ok()
 }
 
 /// Whether the kernels of a batch norm gather statistics, or use stored ones. The names are those of
@@ -268,11 +287,8 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         Some(cost.ok()?.bytes())
     };
     if kind == Kind::Rope {
-        // The necessary traffic is that of `x * cos`: x, the table and the result. Where queries and
-        // keys are converted first, it is that of their conversions.
-        let casts = members.iter().take_while(|l| l.family == Family::Cast);
-        let read = members.iter().take(casts.count().max(1));
-        let bytes: u64 = read.map(|link| bytes_of(link)).sum::<Option<u64>>()?;
+        let kept = rope::kept(members);
+        let bytes: u64 = kept.into_iter().map(bytes_of).sum::<Option<u64>>()?;
         let ns = bytes as f64 / gpu.bandwidth * 1e9 / gpu.reachable.memory;
         return Some(ns.max(gpu.reachable.kernel_ns));
     }

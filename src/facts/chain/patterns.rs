@@ -1,4 +1,4 @@
-//! Sequences that implement one known operation: rotary embeddings, GELU, a gated activation, the
+//! Sequences that implement one known operation: GELU, a gated activation, the
 //! logarithm of a softmax, logits converted for a loss, products that share an input, experts run one
 //! after the other.
 //!
@@ -6,7 +6,7 @@
 //! to the sequence. It uses names, families and dimensions; if these leave the data flow uncertain, the
 //! sequence is not recognized.
 
-use super::{Kind, Link};
+use super::{Kind, Link, rope};
 use crate::correlate::Direction;
 use crate::cost::{Dims, Family, GemmSize};
 
@@ -18,8 +18,7 @@ pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
     logits_upcast(run)
         .or_else(|| log_of_softmax(run))
         .or_else(|| softmax(run))
-        .or_else(|| rope(run))
-        .or_else(|| complex_rope(run))
+        .or_else(|| rope::recognize(run))
         .or_else(|| gelu(run))
         .or_else(|| gated(run))
         .or_else(|| silu(run))
@@ -57,7 +56,7 @@ pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<
     }
 }
 
-fn numel(dims: Dims) -> Option<u64> {
+pub(super) fn numel(dims: Dims) -> Option<u64> {
     match dims {
         Dims::Elements { numel } => Some(numel),
         Dims::Rows { rows, cols } => rows.checked_mul(cols),
@@ -69,7 +68,7 @@ fn same_size(a: &Link<'_>, b: &Link<'_>) -> bool {
     numel(a.dims).is_some_and(|n| numel(b.dims) == Some(n))
 }
 
-fn moves(link: &Link<'_>) -> bool {
+pub(super) fn moves(link: &Link<'_>) -> bool {
     matches!(link.family, Family::Cast | Family::Copy)
 }
 
@@ -122,58 +121,6 @@ fn log_of_softmax(run: &[Link<'_>]) -> Hit {
     let log = run.get(next)?;
     let fits = log.name == "log" && log.direction == Direction::Fprop && same_size(first, log);
     fits.then_some((Kind::LogOfSoftmax, next + 1))
-}
-
-/// `x * cos + cat(-x2, x1) * sin`, the usual form of rotary embeddings in transformer code.
-fn rope(run: &[Link<'_>]) -> Hit {
-    const SPELLING: [&str; 5] = ["mul", "neg", "cat", "mul", "add"];
-    let first = run.first()?;
-    let mut wanted = SPELLING.iter().peekable();
-    for (at, link) in run.iter().enumerate().take(10) {
-        if link.direction != first.direction || link.direction == Direction::Update {
-            return None;
-        }
-        match wanted.peek() {
-            Some(name) if link.name == **name => {
-                wanted.next();
-                if wanted.peek().is_none() {
-                    return Some((Kind::Rope, at + 1));
-                }
-            }
-            Some(_) if at > 0 && moves(link) => {}
-            _ => return None,
-        }
-    }
-    None
-}
-
-/// Complex rotary embeddings, as in the reference code of Llama: queries and keys are converted to fp32,
-/// multiplied by complex numbers (half as many elements), and converted back.
-fn complex_rope(run: &[Link<'_>]) -> Hit {
-    let first = run.first()?;
-    if first.family != Family::Cast || first.direction == Direction::Update {
-        return None;
-    }
-    let same_way = |l: &Link<'_>| l.direction == first.direction;
-    let casts = |from: usize| {
-        let rest = run.iter().skip(from).take(2);
-        rest.take_while(|l| moves(l) && same_way(l)).count()
-    };
-    let before = casts(0);
-    let turned = |l: &&Link<'_>| {
-        let halves = |cast: &Link<'_>| {
-            numel(cast.dims).is_some_and(|n| numel(l.dims).is_some_and(|half| half * 2 == n))
-        };
-        l.name == "mul" && l.complex && same_way(l) && run.iter().take(before).any(halves)
-    };
-    let products = run
-        .iter()
-        .skip(before)
-        .take(before)
-        .take_while(turned)
-        .count();
-    let after = casts(before + products);
-    (products > 0 && after > 0).then_some((Kind::Rope, before + products + after))
 }
 
 /// `e = exp(x - max(x)); e / sum(e)`. A difference is an addition of the negative, and so its kernel

@@ -23,6 +23,7 @@ fn doing(work: Work<'_>) -> Link<'_> {
     Link {
         work: Box::leak(Box::new(work)),
         call: OpCallId(0),
+        first: KernelId(0),
         time_ns: 1000,
         kernels: 1,
     }
@@ -89,16 +90,190 @@ fn named(names: &str) -> Vec<Link<'_>> {
     names.map(|name| pointwise_on(name, 4096)).collect()
 }
 
+/// The same, with half as many elements for a negation.
+fn rotation(names: &str) -> Vec<Link<'_>> {
+    let size = |name| if name == "neg" { 2048 } else { 4096 };
+    let names = names.split(' ');
+    names.map(|name| pointwise_on(name, size(name))).collect()
+}
+
 #[test]
-fn rotary_embeddings_are_recognized_and_other_sums_are_not() {
+fn rotary_embeddings_are_recognized_in_every_order_and_other_sums_are_not() {
     let spelled = "mul neg cat mul add mul";
-    assert_eq!(hit(&named(spelled)), Some(("rope", 5)));
-    let copied = "mul neg copy cat mul to add";
-    assert_eq!(hit(&named(copied)), Some(("rope", 7)));
-    assert_eq!(hit(&named("mul cat mul add")), None);
-    assert_eq!(hit(&named("mul neg cat mul")), None);
-    let optimizer = in_direction(&named(spelled), Direction::Update);
+    for (names, length) in [
+        (spelled, 5),
+        ("mul neg copy cat mul to add", 7),
+        ("neg cat mul mul add", 5),
+        ("neg mul stack mul add silu", 5),
+        ("to neg stack to mul mul add to silu", 8),
+        ("to to mul neg cat mul add to", 8),
+    ] {
+        assert_eq!(hit(&rotation(names)), Some(("rope", length)), "{names}");
+    }
+    for names in [
+        "mul cat mul add",
+        "mul neg cat mul",
+        "cat neg mul mul add",
+        "neg mul mul cat add",
+        "neg cat mul add",
+        "neg cat mul mul mul add",
+        "neg cat mul mul sub",
+    ] {
+        assert_eq!(hit(&rotation(names)), None, "{names}");
+    }
+    let optimizer = in_direction(&rotation(spelled), Direction::Update);
     assert_eq!(hit(&optimizer), None);
+}
+
+#[test]
+fn rotary_embeddings_negate_half_of_what_they_add() {
+    let all = "neg cat mul mul add";
+    // All elements are negated, one product is of other elements, or an unrelated conversion precedes.
+    assert_eq!(hit(&named(all)), None);
+    let mut other = rotation(all);
+    other[2] = pointwise_on("mul", 64);
+    assert_eq!(hit(&other), None);
+    let mut converted = rotation("to neg cat mul mul add");
+    assert_eq!(hit(&converted), Some(("rope", 6)));
+    converted[0] = pointwise_on("to", 64);
+    assert_eq!(hit(&converted), None);
+    // Sizes are not always recorded; then a single conversion is taken for that of the input.
+    let unsized_links = |names: &str| -> Vec<Link<'static>> {
+        let links = rotation(names).into_iter();
+        let links = links.map(|l| link(l.name.to_owned().leak(), l.family, Dims::None));
+        links.collect()
+    };
+    assert_eq!(
+        hit(&unsized_links("to neg stack to mul mul add to to")),
+        Some(("rope", 8))
+    );
+    assert_eq!(hit(&unsized_links("to to neg stack mul mul add")), None);
+}
+
+/// Rotations of queries and keys in halves, and what follows.
+fn both(rotation: &str, between: &str, behind: &[Link<'static>]) -> Vec<Link<'static>> {
+    let of = |names: &str| -> Vec<Link<'static>> {
+        let names = names
+            .split_whitespace()
+            .map(|name| &*name.to_owned().leak());
+        let links = names.map(|name| match name {
+            "index" => link(name, Family::Index, Dims::None),
+            "copy" => link(name, Family::Copy, Dims::Elements { numel: 2048 }),
+            "cat" | "to" => pointwise_on(name, 4096),
+            name => pointwise_on(name, 2048),
+        });
+        links.collect()
+    };
+    [of(rotation), of(between), of(rotation), behind.to_vec()].concat()
+}
+
+#[test]
+fn rotations_of_halves_are_recognized_before_attention() {
+    let scores = || gemm("bmm", 8, [64, 64, 32]);
+    let ranges =
+        |links: &[Link<'_>]| rope::queries_and_keys(links).map(|two| two.map(|r| (r.start, r.end)));
+    let copied = "index mul mul sub mul mul add copy copy";
+    for (names, between, found) in [
+        (copied, "", [(0, 9), (9, 18)]),
+        (copied, "arange add", [(0, 9), (11, 20)]),
+        ("mul mul sub mul mul add cat", "", [(0, 7), (7, 14)]),
+        ("mul mul add mul mul sub cat to", "", [(0, 8), (8, 16)]),
+        ("mul mul mul mul sub add cat", "", [(0, 7), (7, 14)]),
+    ] {
+        let links = both(names, between, &[scores()]);
+        assert_eq!(ranges(&links), Some(found), "{names}");
+    }
+    for names in [
+        // Two means, a difference of one product, two differences, three products, nothing joined.
+        "mul mul add mul mul add copy copy",
+        "mul sub mul mul mul add cat",
+        "mul mul sub mul mul sub cat",
+        "mul mul sub mul add cat",
+        "mul mul sub mul mul add",
+        "mul mul sub mul mul add copy",
+        "mul mul sub copy mul mul add copy",
+    ] {
+        assert_eq!(ranges(&both(names, "", &[scores()])), None, "{names}");
+    }
+    // Products of complex numbers without attention, a single one, and one of other sizes.
+    let names = "mul mul sub mul mul add cat";
+    assert_eq!(ranges(&both(names, "", &[])), None);
+    assert_eq!(ranges(&both(names, "", &[product(64, 64, 64)])), None);
+    let links = both(names, "", &[scores()]);
+    assert_eq!(ranges(&links[7..]), None);
+    for at in [3, 5, 6] {
+        let mut other = links.clone();
+        other[at] = pointwise_on(other[at].name, 512);
+        assert_eq!(ranges(&other), None, "{at}");
+    }
+    assert_eq!(ranges(&in_direction(&links, Direction::Bprop)), None);
+    let hits = scan(&links, &|_| false);
+    let found: Vec<(Kind, usize)> = hits.iter().map(|hit| (hit.kind, hit.calls.len())).collect();
+    assert_eq!(found, [(Kind::Rope, 7), (Kind::Rope, 7)]);
+}
+
+#[test]
+fn rotations_of_halves_are_recognized_by_the_names_of_their_kernels() {
+    // The kernel of a difference is called `add`. Its grid counts in other blocks than that of a product.
+    let one = |names: &str| -> Vec<Link<'static>> {
+        let names = names.split(' ').map(|name| &*name.to_owned().leak());
+        let links = names.map(|name| {
+            let family = match name {
+                "copy" => Family::Copy,
+                "index" => Family::Index,
+                _ => Family::Pointwise,
+            };
+            let kernel = by_kernel(name, family, 1);
+            let numel = if name == "add" { 1024 } else { 2048 };
+            doing(Work {
+                dims: Dims::Elements { numel },
+                ..*kernel.work
+            })
+        });
+        links.collect()
+    };
+    let turned = one("index mul mul add mul mul add copy copy");
+    let attends = |links: Vec<Link<'static>>| {
+        let scores = by_kernel("bmm", Family::Gemm, 8);
+        rope::queries_and_keys(&[links.clone(), links, vec![scores]].concat()).is_some()
+    };
+    assert!(attends(turned));
+    // Running averages of two tensors, each copied at once.
+    assert!(!attends(one("mul mul add copy mul mul add copy")));
+    let negated = [
+        by_kernel("mul", Family::Pointwise, 1),
+        by_kernel("neg", Family::Pointwise, 1),
+        by_kernel("cat", Family::Cat, 1),
+        by_kernel("mul", Family::Pointwise, 1),
+        by_kernel("add", Family::Pointwise, 1),
+    ];
+    assert_eq!(hit(&negated), Some(("rope", 5)));
+}
+
+#[test]
+fn a_fused_rotation_reads_and_writes_each_number_once() {
+    let with_times = |names: &str, times: &[i64]| -> Vec<Link<'static>> {
+        let names = names.split(' ').map(|name| &*name.to_owned().leak());
+        let links = names.map(|name| pointwise_on(name, 4096));
+        let times = links.zip(times);
+        times
+            .map(|(link, ns)| Link {
+                time_ns: *ns,
+                ..link
+            })
+            .collect()
+    };
+    let fused = |links: &[Link<'_>]| {
+        let links: Vec<&Link<'_>> = links.iter().collect();
+        let kept = rope::kept(&links).into_iter().map(|l| l.time_ns);
+        (rope::fused_by_time_ns(&links), kept.collect::<Vec<i64>>())
+    };
+    let whole = with_times("neg stack mul mul add", &[100, 350, 181, 180, 190]);
+    assert_eq!(fused(&whole), (181.0, vec![181]));
+    let converted = with_times("to neg stack mul mul add", &[150, 100, 350, 180, 181, 190]);
+    assert_eq!(fused(&converted), (181.0, vec![150]));
+    let halves = with_times("mul mul sub mul mul add cat", &[23, 22, 12, 24, 21, 15, 40]);
+    assert_eq!(fused(&halves), (20.0, vec![23, 22]));
 }
 
 #[test]

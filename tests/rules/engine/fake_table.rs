@@ -164,6 +164,27 @@ impl Fake {
             .push((Member::Site(SiteId(number)), facts, affected));
     }
 
+    /// Adds a chain that takes a part of each of these sites.
+    pub(super) fn chain(&mut self, number: u32, parts: &[(u32, f64)]) {
+        let parts = parts.iter().map(|&(site, time_ns)| AffectedSite {
+            site: SiteId(site),
+            time_ns,
+            floor_ns: 0.0,
+            exposed_share: 1.0,
+            step_weight: None,
+        });
+        let sites: Vec<AffectedSite> = parts.collect();
+        let affected = AffectedTime {
+            calls: 10,
+            time_ns: sites.iter().map(|part| part.time_ns).sum(),
+            sites,
+            place: format!("chain {number}"),
+            ..AffectedTime::default()
+        };
+        self.members
+            .push((Member::Chain(number), Facts::new(&[]), affected));
+    }
+
     pub(super) fn gap(&mut self, number: u32, time: f64, cause: &str) {
         let facts = Facts::new(&[("gap.time_ns", d(time)), ("gap.cause", s(cause))]);
         let affected = AffectedTime {

@@ -68,3 +68,23 @@ fn findings_of_one_rule_are_joined_where_their_fix_is_the_same() {
         .collect();
     assert_eq!(fixes, [("compile", 2), ("pad", 1)]);
 }
+
+#[test]
+fn a_chain_suppresses_findings_about_sites_that_it_takes_most_of() {
+    let chains = |parts: &[&[(u32, f64)]]| {
+        let by = rule("for_each = \"chain\"\nwhen = '1 > 0'\nsupersedes = [\"memory/vague\"]");
+        let rules = load(&[("host/chain", &by), ("memory/vague", &rule(""))]).unwrap();
+        let mut run = Fake::default();
+        run.site(0, "a", 1e5, 0.0, &[("site.family", s("gemm"))]);
+        for (number, parts) in (0..).zip(parts) {
+            run.chain(number, parts);
+        }
+        let results = run.judge(&rules);
+        (results.findings.iter()).any(|f| f.rule == "memory/vague")
+    };
+    // All copies of a layer are one site where shapes are not recorded.
+    assert!(chains(&[&[(0, 5e4)]]));
+    assert!(!chains(&[&[(0, 5.1e4)]]));
+    assert!(!chains(&[&[(0, 3e4)], &[(0, 3e4)]]));
+    assert!(chains(&[&[(1, 1e5)]]));
+}
