@@ -9,8 +9,7 @@ use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ConfigId, StrId};
 
-/// Most clusters per site without arguments; those with the longest time. With arguments, the calls of a
-/// site are alike, and only its main kernel is described.
+/// Most clusters per site; those with the longest time.
 const MAX_CLUSTERS: usize = 16;
 /// Classes of lengths per factor of two.
 const PER_OCTAVE: i32 = 4;
@@ -51,9 +50,8 @@ pub(super) fn of(costed: &Costed) -> Vec<Vec<KernelCluster>> {
             let args = run.args.get(id.idx());
             args.is_some_and(|args| args.tensors().next().is_some())
         });
-        let most = if sized { 1 } else { MAX_CLUSTERS };
         let mut clusters = Vec::new();
-        for (row, kernel) in site.kernels.iter().enumerate().take(most) {
+        for (row, kernel) in site.kernels.iter().enumerate().take(MAX_CLUSTERS) {
             let key = (SiteId::new(index), kernel.name, kernel.config);
             let Some(lengths) = durations.remove(&key) else {
                 continue;
@@ -62,7 +60,7 @@ pub(super) fn of(costed: &Costed) -> Vec<Vec<KernelCluster>> {
             let name = kernel_name(run.profile.text(kernel.name), decoded.map(AsRef::as_ref));
             let config = run.profile.configs.get(kernel.config.idx());
             let config = config.copied().unwrap_or_default();
-            // The length of a collective is mostly waiting.
+            // With arguments, the calls of a site are alike. The length of a collective is mostly waiting.
             let parts = match sized || cost.family == Family::Communication {
                 true => vec![lengths],
                 false => split(lengths),
@@ -78,7 +76,7 @@ pub(super) fn of(costed: &Costed) -> Vec<Vec<KernelCluster>> {
             let name = || a.kernel.cmp(&b.kernel);
             time.then_with(name).then_with(|| order(a).cmp(&order(b)))
         });
-        clusters.truncate(most);
+        clusters.truncate(MAX_CLUSTERS);
         clusters
     });
     clusters.collect()

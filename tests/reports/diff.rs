@@ -248,6 +248,22 @@ fn equal_profiles_have_no_change() {
 }
 
 #[test]
+fn profile_without_operators_equals_one_with_them() {
+    let sandbox = Sandbox::of(&Program::net(), &Program::net());
+    let mut bare: Value = serde_json::from_str(&Program::net().trace()).unwrap();
+    bare["traceEvents"].as_array_mut().unwrap().retain(|event| {
+        let is_step = event["name"].as_str().unwrap().starts_with("ProfilerStep");
+        is_step || event["cat"] == "cuda_runtime" || event["cat"] == "kernel"
+    });
+    sandbox.write("after.json", &bare.to_string());
+    let diff = sandbox.diff();
+    assert!(near(level(&diff, MatchLevel::Kernel), 1.0), "{diff:#?}");
+    assert!(diff.appeared.is_empty() && diff.vanished.is_empty());
+    assert!(diff.slower.is_empty() && diff.faster.is_empty());
+    assert!(diff.findings.fixed.is_empty(), "{:#?}", diff.findings);
+}
+
+#[test]
 fn every_fixture_equals_itself() {
     let fixture = Path::new(ROOT).join("fixtures/net.sqlite");
     let fixture = fixture.to_str().unwrap();

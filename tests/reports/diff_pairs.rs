@@ -3,7 +3,7 @@
 use super::diff::diff_of;
 use crate::cli_sandbox::has;
 use crate::shared;
-use pyprof_advise::compare::diff::{Diff, PartChange};
+use pyprof_advise::compare::diff::{Diff, MatchLevel, PartChange};
 
 /// The first two sentences about a pair of profiles, or `None` without the folder of shared profiles.
 fn first_sentences(before: &str, after: &str) -> Option<String> {
@@ -45,7 +45,7 @@ fn parts_make_up_the_unit(diff: &Diff) {
 /// What happened in each pair stands in the README files beside the profiles.
 #[test]
 fn first_sentences_say_what_happened() {
-    const PAIRS: [(&str, &str, &[&str]); 9] = [
+    const PAIRS: [(&str, &str, &[&str]); 10] = [
         (
             "profiles/mfu_2gpu_before.sqlite",
             "profiles/mfu_2gpu_after.sqlite",
@@ -86,6 +86,14 @@ fn first_sentences_say_what_happened() {
             ],
         ),
         (
+            "profiles_pairs/aiprof/0_baseline_no_ranges.sqlite",
+            "profiles_pairs/aiprof/1_baseline.sqlite",
+            &[
+                "20 % more wall time: 154 ms, before 128 ms, beyond the noise",
+                "The same kernels, host slower: 145 ms instead of 120 ms in gaps above 10 ms",
+            ],
+        ),
+        (
             "profiles_pairs/incredere_t4/fp32.json.gz",
             "profiles_pairs/incredere_t4/amp.json.gz",
             &[
@@ -121,4 +129,37 @@ fn first_sentences_say_what_happened() {
         };
         has(&said, wanted);
     }
+}
+
+/// The first profile was recorded without ranges. Its kernels are the same by name and grid.
+#[test]
+fn profile_without_operators_is_compared_by_kernel() {
+    let pair = ["0_baseline_no_ranges", "1_baseline"];
+    let [before, after] =
+        pair.map(|name| shared::path(&format!("profiles_pairs/aiprof/{name}.sqlite")));
+    let Some((before, after)) = before.zip(after) else {
+        return;
+    };
+    let (diff, page) = diff_of(&before, &after);
+    assert!(
+        diff.appeared.is_empty() && diff.vanished.is_empty(),
+        "{page}"
+    );
+    let matched: Vec<_> = diff
+        .matched
+        .iter()
+        .map(|m| (m.level, m.before_share))
+        .collect();
+    assert!(
+        matches!(matched.as_slice(), [(MatchLevel::Kernel, share)] if *share > 0.99),
+        "{matched:?}"
+    );
+    let f = &diff.findings;
+    assert!(f.fixed.is_empty() && f.new.is_empty(), "{f:#?}");
+    let [idle] = f.still.as_slice() else {
+        panic!("{f:#?}");
+    };
+    assert_eq!(idle.rule, "host/data-loading");
+    assert!(idle.title.contains("(before: The GPU is idle"), "{idle:?}");
+    has(&page, &["The first profile names no operators"]);
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::model::{FindingChange, FindingChanges};
+use super::work::has_operators;
 use crate::compare::newly_skipped;
+use crate::judge::SavingKind;
 use crate::report::{FindingReport, Report};
 
 /// A finding, and whether it is minor.
@@ -11,8 +13,13 @@ type Found<'a> = (&'a FindingReport, bool);
 type ByKey<'a> = BTreeMap<(&'a str, &'a str), Found<'a>>;
 
 /// Matches findings by rule and subject; of the others, those whose rule has one on each side,
-/// because its layer may have been renamed.
-pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> FindingChanges {
+/// because its layer may have been renamed. Where only one side names operators (`by_kernel`), only its rules can
+/// tell why a GPU is idle, so idle time of one GPU is the same finding under two names.
+pub(super) fn compare<'a>(
+    before: &'a Report,
+    after: &'a Report,
+    by_kernel: bool,
+) -> FindingChanges {
     let (mut old, mut new) = (all(before), all(after));
     let mut both: Vec<(Found<'a>, Found<'a>)> = Vec::new();
     let keys: Vec<_> = old
@@ -32,22 +39,46 @@ pub(super) fn compare<'a>(before: &'a Report, after: &'a Report) -> FindingChang
         }
     }
     let mut out = FindingChanges::default();
+    if by_kernel {
+        for key in idle(&new) {
+            let place = new.get(&key).map(|(finding, _)| finding.place.as_str());
+            let alike = |b: &(&str, &str)| old.get(b).map(|(b, _)| b.place.as_str()) == place;
+            let same = idle(&old).into_iter().find(alike);
+            if let Some(((b, _), (a, _))) = same.and_then(|b| old.remove(&b)).zip(new.remove(&key))
+            {
+                out.still.push(FindingChange {
+                    title: format!("{} (before: {})", a.title, b.title),
+                    ..change(Some(b), Some(a), false)
+                });
+            }
+        }
+    }
     for ((b, b_small), (a, a_small)) in both {
         // Minor before and after is not reported.
         if !(b_small && a_small) {
             out.still.push(change(Some(b), Some(a), a_small));
         }
     }
+    // Without operators, hardly a rule can tell that its problem is absent.
+    let (blind_before, blind_after) = match by_kernel {
+        true => (!has_operators(before), !has_operators(after)),
+        false => (false, false),
+    };
     let blind = newly_skipped(before, after);
     for (b, _) in old.into_values().filter(|(_, small)| !small) {
-        let list = match blind.contains(&b.rule.as_str()) {
+        let list = match blind_after || blind.contains(&b.rule.as_str()) {
             true => &mut out.unclear,
             false => &mut out.fixed,
         };
         list.push(change(Some(b), None, false));
     }
+    let blind = newly_skipped(after, before);
     for (a, _) in new.into_values().filter(|(_, small)| !small) {
-        out.new.push(change(None, Some(a), false));
+        let list = match blind_before || blind.contains(&a.rule.as_str()) {
+            true => &mut out.unclear,
+            false => &mut out.new,
+        };
+        list.push(change(None, Some(a), false));
     }
     for list in [
         &mut out.fixed,
@@ -72,6 +103,15 @@ fn all(report: &Report) -> ByKey<'_> {
         .chain(major)
         .map(|(f, small)| ((f.rule.as_str(), f.subject.as_str()), (f, small)))
         .collect()
+}
+
+/// Findings about the idle time of a GPU, and not of a place in the program.
+fn idle<'a>(list: &ByKey<'a>) -> Vec<(&'a str, &'a str)> {
+    let idle = list.iter().filter(|(_, (finding, small))| {
+        let is_idle = (finding.saving.as_ref()).is_some_and(|s| s.kind == SavingKind::Idle);
+        is_idle && !small && finding.places.is_empty()
+    });
+    idle.map(|(key, _)| *key).collect()
 }
 
 /// Rules with a single finding in the list.

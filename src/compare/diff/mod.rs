@@ -94,8 +94,9 @@ impl Diff {
 /// Compares the report of a changed program with the one before the change.
 pub fn diff(before: &Report, after: &Report) -> Diff {
     let basis = Basis::of(before, after);
-    let (old, no_launch_before) = work::of(before, basis.with_launchless);
-    let (new, no_launch_after) = work::of(after, basis.with_launchless);
+    let works = |report| work::of(report, basis.with_launchless, basis.by_kernel);
+    let (old, no_launch_before) = works(before);
+    let (new, no_launch_after) = works(after);
     let same_mix = same_mix(&old, &new);
     let pairs = pair::pair(old, new);
     let unit_of_work = basis.common.map(|common| common.change());
@@ -149,7 +150,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         vanished: changes.vanished(),
         slower_than_hardware: changes.slower_than_hardware(),
         kernels: changes.kernels(),
-        findings: findings::compare(before, after),
+        findings: findings::compare(before, after, basis.by_kernel),
     };
     diff.comparable = is_comparable(&diff);
     if !diff.comparable {
@@ -158,7 +159,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
     diff.no_change = is_same(&diff);
     diff.regression_unknown = gate::unknown(&diff);
     diff.regression = slower_by(&diff).filter(|_| diff.regression_unknown.is_none());
-    diff.cautions = narrative::cautions(&diff, before, after);
+    diff.cautions = narrative::cautions(&diff, before, after, basis.by_kernel);
     diff.verdict = narrative::opening(&diff);
     diff
 }
@@ -176,6 +177,8 @@ struct Basis<'a> {
     is_cut: bool,
     /// Whether kernels without a launch are compared by name, because they are most of the work.
     with_launchless: bool,
+    /// Whether work is compared by kernel and grid, because one of the reports names no operator.
+    by_kernel: bool,
     gpus_differ: bool,
     /// Whether the GPUs differ, so that ideal times are compared.
     ideals: bool,
@@ -203,6 +206,7 @@ impl<'a> Basis<'a> {
             because,
             scale,
             with_launchless: work::launchless(before) > MOST || work::launchless(after) > MOST,
+            by_kernel: work::has_operators(before) != work::has_operators(after),
             gpus_differ,
             ideals: gpus.is_some_and(|(a, b)| match gpus_differ {
                 true => !a.what_if && !b.what_if,

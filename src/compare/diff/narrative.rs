@@ -7,6 +7,7 @@ use super::model::{
 };
 use super::{
     FLOOR, MOST, SAME, SOME, changed_parts, is_beyond_noise, least_matched, measure, normalized,
+    work,
 };
 use crate::base::text::capitalized;
 use crate::base::units::{average, counted, ns, percent, times};
@@ -305,6 +306,11 @@ pub(super) fn cause(diff: &Diff) -> Option<String> {
 
 /// `48 instead of 10 gaps of 20 us to 100 us (1.9 ms instead of 402 us)`.
 fn host_change(row: &HostChange) -> String {
+    let counts = (average(row.before_count), average(row.after_count));
+    if counts.0 == counts.1 {
+        let (before, after) = (ns(row.before_ns), ns(row.after_ns));
+        return format!("{after} instead of {before} in {}", row.what);
+    }
     format!(
         "{} instead of {} {} ({} instead of {})",
         average(row.after_count),
@@ -507,8 +513,8 @@ fn findings(diff: &Diff) -> String {
         (&f.new, "is new", "are new"),
         (
             &f.unclear,
-            "could not be checked again",
-            "could not be checked again",
+            "could be checked in one of the profiles only",
+            "could be checked in one of the profiles only",
         ),
     ] {
         if !list.is_empty() {
@@ -546,9 +552,12 @@ fn how_sure(diff: &Diff) -> Option<String> {
     if !diff.comparable {
         return None;
     }
-    let exact = diff.matched.iter().find(|m| m.level == MatchLevel::Exact);
-    let mut others: Vec<&MatchedShare> = diff.matched.iter().collect();
-    others.retain(|m| m.level != MatchLevel::Exact && m.before_share.max(m.after_share) > FLOOR);
+    let worth = |m: &&MatchedShare| m.before_share.max(m.after_share) > FLOOR;
+    let of = |level| diff.matched.iter().find(|m| m.level == level).filter(worth);
+    let most = of(MatchLevel::Exact).or_else(|| of(MatchLevel::Kernel));
+    let lead = most.map_or(MatchLevel::Exact, |m| m.level);
+    let mut others: Vec<&MatchedShare> = diff.matched.iter().filter(worth).collect();
+    others.retain(|m| m.level != lead);
     others.sort_by(|a, b| b.before_share.total_cmp(&a.before_share));
     let others: Vec<String> = others
         .iter()
@@ -562,14 +571,13 @@ fn how_sure(diff: &Diff) -> Option<String> {
         Some(why) if !diff.no_change => format!("; the noise is unknown ({why})"),
         _ => String::new(),
     };
-    let words = MatchLevel::Exact.words();
-    let (old, new) = exact.map_or((0.0, 0.0), |m| (m.before_share, m.after_share));
-    Some(match old.max(new) < FLOOR {
-        true => format!("Hardly any GPU time was matched by {words}{others}{noise}."),
-        false => format!(
+    let words = lead.words();
+    Some(match most {
+        None => format!("Hardly any GPU time was matched by {words}{others}{noise}."),
+        Some(most) => format!(
             "{} of the GPU time before and {} after was matched by {words}{others}{noise}.",
-            percent(old),
-            percent(new)
+            percent(most.before_share),
+            percent(most.after_share)
         ),
     })
 }
@@ -583,8 +591,23 @@ fn name(place: &str) -> String {
 }
 
 /// What to know before relying on the figures.
-pub(super) fn cautions(diff: &Diff, before: &Report, after: &Report) -> Vec<String> {
+pub(super) fn cautions(
+    diff: &Diff,
+    before: &Report,
+    after: &Report,
+    by_kernel: bool,
+) -> Vec<String> {
     let mut cautions = Vec::new();
+    if diff.comparable && by_kernel {
+        let which = match work::has_operators(before) {
+            true => "second",
+            false => "first",
+        };
+        cautions.push(format!(
+            "The {which} profile names no operators, so work is compared by the name and grid of its kernels, and \
+             some causes can be told in the other profile only."
+        ));
+    }
     let matched = least_matched(diff);
     if diff.comparable && matched < MOST {
         cautions.push(match diff.unit.is_call() {

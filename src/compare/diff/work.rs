@@ -245,24 +245,82 @@ impl<'a> Work<'a> {
             };
             pieces.push(piece);
         }
-        let sum = |part: fn(&Work<'_>) -> f64| -> f64 { pieces.iter().map(part).sum() };
-        let (kernels, time_ns) = (sum(|w| w.kernels), sum(|w| w.time_ns));
-        if whole.kernels > kernels {
-            pieces.push(Work {
+        let name = whole.what.name();
+        pieces.extend(whole.without(&pieces, name));
+        pieces
+    }
+
+    /// The pieces of a row by kernel and grid, whatever operator launched it: what is comparable with a profile
+    /// that names no operators.
+    fn kernels(row: &'a SiteRow) -> Vec<Work<'a>> {
+        let whole = Work {
+            pattern: None,
+            what: What::Kernel(row.kernel.as_deref().unwrap_or("(unnamed kernel)")),
+            direction: "unknown",
+            recomputed: false,
+            arguments: ReducedArguments::default(),
+            shown: Cow::Borrowed(""),
+            clustered: true,
+            calls: row.kernels as f64,
+            best_ideal_ns: None,
+            bound: None,
+            dtype: None,
+            tensor_core: None,
+            ..Work::of(row)
+        };
+        if row.clusters.is_empty() || whole.is_communication() {
+            return vec![whole];
+        }
+        let piece = |cluster: &'a KernelCluster| {
+            let [x, y, z] = cluster.grid;
+            let shown = match cluster.grid {
+                [0, 0, 0] => String::new(),
+                _ => format!("grid {x}x{y}x{z}"),
+            };
+            Work {
+                what: What::Kernel(&cluster.kernel),
+                kernel: Some(&cluster.kernel),
                 arguments: ReducedArguments {
-                    exact: "others".to_owned(),
+                    exact: shown.clone(),
+                    untyped: shown.clone(),
                     ..ReducedArguments::default()
                 },
-                clustered: true,
-                median: None,
-                calls: whole.kernels - kernels,
-                kernels: whole.kernels - kernels,
-                time_ns: (whole.time_ns - time_ns).max(0.0),
-                largest_ns: 0,
-                ..whole
-            });
-        }
+                shown: Cow::Owned(shown),
+                median: Some(Median::of(cluster)),
+                calls: cluster.count as f64,
+                kernels: cluster.count as f64,
+                time_ns: cluster.time_ns as f64,
+                largest_ns: cluster.time_ns,
+                ..whole.clone()
+            }
+        };
+        let mut pieces: Vec<Work<'a>> = row.clusters.iter().map(piece).collect();
+        pieces.extend(whole.without(&pieces, "(other kernels)"));
         pieces
+    }
+
+    /// What is left of a row without `pieces` of it.
+    fn without(self, pieces: &[Work<'a>], name: &'a str) -> Option<Work<'a>> {
+        let sum = |part: fn(&Work<'_>) -> f64| -> f64 { pieces.iter().map(part).sum() };
+        let (kernels, time_ns) = (sum(|w| w.kernels), sum(|w| w.time_ns));
+        let what = match self.what {
+            What::Kernel(_) => What::Kernel(name),
+            operator => operator,
+        };
+        (self.kernels > kernels).then(|| Work {
+            what,
+            arguments: ReducedArguments {
+                exact: "others".to_owned(),
+                ..ReducedArguments::default()
+            },
+            clustered: true,
+            median: None,
+            calls: self.kernels - kernels,
+            kernels: self.kernels - kernels,
+            time_ns: (self.time_ns - time_ns).max(0.0),
+            largest_ns: 0,
+            ..self
+        })
     }
 
     pub(super) fn is_communication(&self) -> bool {
@@ -308,8 +366,8 @@ impl<'a> Work<'a> {
 
 /// The work of a report, longest time first, and the time of kernels without a launch that is left
 /// out. Their step and operator are not known; where they are most of the work, they are compared by
-/// name (`with_launchless`).
-pub(super) fn of(report: &Report, with_launchless: bool) -> (Vec<Work<'_>>, f64) {
+/// name (`with_launchless`). `by_kernel` leaves out the operators.
+pub(super) fn of(report: &Report, with_launchless: bool, by_kernel: bool) -> (Vec<Work<'_>>, f64) {
     let mut pieces: IndexMap<_, Work<'_>> = IndexMap::new();
     let mut left_out = 0.0;
     for row in &report.sites {
@@ -317,7 +375,11 @@ pub(super) fn of(report: &Report, with_launchless: bool) -> (Vec<Work<'_>>, f64)
             left_out += row.time_ns as f64;
             continue;
         }
-        for work in Work::pieces(row) {
+        let works = match by_kernel {
+            true => Work::kernels(row),
+            false => Work::pieces(row),
+        };
+        for work in works {
             let key = (
                 work.pattern,
                 work.what,
@@ -336,6 +398,11 @@ pub(super) fn of(report: &Report, with_launchless: bool) -> (Vec<Work<'_>>, f64)
     let mut works: Vec<Work<'_>> = pieces.into_values().collect();
     works.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     (works, left_out)
+}
+
+/// Whether any kernel has a known operator.
+pub(super) fn has_operators(report: &Report) -> bool {
+    report.sites.iter().any(|row| row.operator.is_some())
 }
 
 /// Share of the GPU time whose launch is not in the file.
