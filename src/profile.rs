@@ -391,6 +391,9 @@ pub struct Process {
     pub rank: Option<u32>,
     /// The number of ranks in the job.
     pub world_size: Option<u32>,
+    /// The number of ranks in every process group of more than one rank that sends between GPUs, where it is the
+    /// same for all of them.
+    pub group_size: Option<u32>,
 }
 
 /// A GPU, as the file describes it.

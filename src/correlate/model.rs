@@ -248,6 +248,17 @@ pub struct Arg {
     pub value: ArgValue,
 }
 
+impl Arg {
+    /// Whether it is a tensor of known shape, or a list with one.
+    pub fn has_tensors(&self) -> bool {
+        let sized = |value: &ArgValue| matches!(value, ArgValue::Tensor(t) if !t.shape.is_empty());
+        match &self.value {
+            ArgValue::List(items) => items.iter().any(sized),
+            value => sized(value),
+        }
+    }
+}
+
 /// What a profile says of an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ArgValue {

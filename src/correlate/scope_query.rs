@@ -8,12 +8,17 @@ use rayon::slice::ParallelSliceMut;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layers::{FsdpBrackets, ScopeTraits};
-use super::model::{ArgsId, Direction, LayerSource, OpName, ScopeId};
+use super::model::{ArgValue, ArgsId, Direction, LayerSource, OpArgs, ScopeId};
 use super::range_meaning::{NamedOp, RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::range_syntax::FsdpPhase;
 use super::scope_builder::{self, ScopeBuilder};
 use super::scope_tree::{ScopeContext, ScopeTree};
-use crate::profile::{HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId};
+use crate::profile::{
+    HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId, collective_in,
+};
+
+/// Most ranges around that of a process group in which its call is looked for.
+const MAX_CALLERS: usize = 4;
 
 /// The data needed to query a scope. It is immutable, so that threads can share it.
 #[derive(Debug, Clone, Copy)]
@@ -175,19 +180,49 @@ impl<'p> ScopeQuery<'_, 'p> {
         }
     }
 
-    /// For the range a process group opens inside the one that records its message: size, type and
-    /// group are written down there, the inner `nccl:all_reduce` has shapes at most.
+    /// For the range that a process group opens around its kernels, whose own arguments are the shapes of the
+    /// input at most: those of the range that records size, type and group of the message, or else those of an
+    /// operator that tells how many ranks share an all-gather or a reduce-scatter.
     fn message_args(&self, scope: ScopeId) -> Option<ArgsId> {
-        let (.., inner) = self.tree.range(scope)?;
-        let parent = self.tree.scopes.get(scope.idx())?.parent?;
-        let (_, recorded, outer) = self.tree.range(parent)?;
-        let is = |meaning: &RangeInfo, name: fn(&OpName) -> bool| {
-            let op = meaning.named.and_then(|named| self.tree.op_name(named.op));
-            op.is_some_and(name)
+        let op = |scope: ScopeId| {
+            let (_, range, meaning) = self.tree.range(scope)?;
+            let name = self.tree.op_name(meaning.named?.op)?;
+            Some((name, self.tree.arguments.of(range.args).args))
         };
-        let pair =
-            is(inner, |op| op.module == "nccl") && is(outer, |op| op.name == "record_param_comms");
-        self.tree.arguments.of(recorded.args.filter(|_| pair)).args
+        let parent = |scope: &ScopeId| self.tree.scopes.get(scope.idx())?.parent;
+        let table = &self.tree.arguments.table;
+        let is = |args: Option<ArgsId>, tells: fn(&OpArgs) -> bool| {
+            args.and_then(|id| table.get(id.idx())).is_some_and(tells)
+        };
+        let (inner, _) = op(scope).filter(|(name, _)| name.module == "nccl")?;
+        let around = parent(&scope)?;
+        let recorded = op(around).filter(|(name, _)| name.name == "record_param_comms");
+        let recorded = recorded.and_then(|(_, args)| args);
+        let has_message = |args: &OpArgs| args.get(usize::MAX, "In msg nelems").is_some();
+        let differ = matches!(
+            collective_in(&inner.name),
+            Some("all_gather" | "reduce_scatter")
+        );
+        if !differ || is(recorded, has_message) {
+            return recorded;
+        }
+        let typed = |args: &OpArgs| args.tensors().all(|tensor| tensor.dtype.is_some());
+        let callers = std::iter::successors(Some(around), parent).take(MAX_CALLERS);
+        let telling = callers.filter_map(op).find(|(name, args)| {
+            let tells = match name.module.as_str() {
+                // (output, input)
+                "c10d" => |args: &OpArgs| args.items.iter().filter(|a| a.has_tensors()).count() > 1,
+                // (input, ..., ranks, group)
+                "_c10d_functional" => |args: &OpArgs| {
+                    args.items
+                        .iter()
+                        .any(|a| matches!(a.value, ArgValue::Int(_)))
+                },
+                _ => return false,
+            };
+            is(*args, tells) && is(*args, typed)
+        });
+        telling.and_then(|(_, args)| args).or(recorded)
     }
 
     /// Layer, direction and source line of work at a point.

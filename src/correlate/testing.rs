@@ -28,6 +28,7 @@ impl ProfileBuilder {
             pid: self.profile.processes.len() as u64,
             rank: None,
             world_size: None,
+            group_size: None,
         });
         self.thread(ProcessId::new(self.profile.processes.len() - 1))
     }

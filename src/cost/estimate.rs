@@ -11,7 +11,7 @@ use super::user::{UserCost, UserCosts};
 use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, UnknownCost, ops};
 use crate::base::DType;
 use crate::correlate::{
-    ArgValue, Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel,
+    Arg, ArgValue, Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel,
 };
 use crate::gpu::{Choice, Gpu};
 use crate::profile::StrId;
@@ -99,7 +99,9 @@ fn site_cost(
         None => site.op.as_ref().and_then(ops::family),
     };
     let main = MainKernels::of(site, decoded, op_family);
-    let mut cost = cost_of(site, args, partners, main.stored, own);
+    let in_group = args.filter(|_| op_family == Some(Family::Communication));
+    let in_group = in_group.and_then(|args| with_group_size(run, args));
+    let mut cost = cost_of(site, in_group.as_ref().or(args), partners, main.stored, own);
     let fills = || decoded.iter().any(|kernel| kernel.family == Family::Fill);
     if own.is_none()
         && site.direction == Direction::Bprop
@@ -206,6 +208,21 @@ fn least_bytes(run: &Run, site: &Site) -> Option<u64> {
     let work = names.work.get(site.replayed? as usize)?;
     let cached = || work.bytes_per_key?.checked_mul(run.batch?.keys()?);
     work.weight_bytes.or_else(cached)
+}
+
+/// The arguments of a collective with the number of ranks of every process group, where that is known.
+fn with_group_size(run: &Run, args: &OpArgs) -> Option<OpArgs> {
+    let mut processes = run.profile.processes.iter();
+    let size = processes.next()?.group_size?;
+    if processes.any(|process| process.group_size != Some(size)) {
+        return None;
+    }
+    let mut args = args.clone();
+    args.items.push(Arg {
+        name: Some(ops::EVERY_GROUP_SIZE.to_owned()),
+        value: ArgValue::Int(i64::from(size)),
+    });
+    Some(args)
 }
 
 fn cost_of(

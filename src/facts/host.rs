@@ -261,6 +261,7 @@ mod tests {
             pid: 1,
             rank: None,
             world_size: None,
+            group_size: None,
         });
         profile.devices.push(Device::default());
         for (at, &(kind, bytes)) in (0..).zip(copies) {

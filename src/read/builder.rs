@@ -96,6 +96,7 @@ impl Builder {
                 pid: pid(),
                 rank: None,
                 world_size: None,
+                group_size: None,
             });
             ProcessId::new(processes.len() - 1)
         });

@@ -116,7 +116,7 @@ pub(super) fn rows(costed: &Costed) -> Vec<CollectiveRow> {
             let kind = senders.kind(kernel.name, id)?;
             // A call of several kernels splits its message among them.
             let message = message_of(cost).filter(|_| kernel.count == site.calls);
-            Some((kernel, kind, group_size(&costed.run, id), message))
+            Some((kernel, kind, group_size(costed, id), message))
         })
     });
     // Calls are equal whatever layer they are in.
@@ -371,7 +371,7 @@ pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
             continue;
         };
         let step = link.step.and_then(|s| run.steps.get(s.idx()));
-        let group_size = link.site.and_then(|site| group_size(run, site));
+        let group_size = link.site.and_then(|site| group_size(costed, site));
         let alike = (step.map(|s| s.number), sent.kind, group_size);
         first.get_or_insert(alike);
         series.entry(alike).or_default().push(CollectiveCall {
@@ -418,8 +418,15 @@ fn launch(run: &Run, kernel: KernelId) -> Option<Span> {
     Some(run.profile.calls.get(call.idx())?.span)
 }
 
+/// Number of ranks that take part.
+fn group_size(costed: &Costed, site: SiteId) -> Option<u64> {
+    let recorded = recorded_group_size(&costed.run, site);
+    let cost = || message_of(costed.sites.get(site.idx())?)?.1;
+    recorded.or_else(cost)
+}
+
 /// Number of ranks that take part, which newer traces of torch.profiler have.
-fn group_size(run: &Run, site: SiteId) -> Option<u64> {
+fn recorded_group_size(run: &Run, site: SiteId) -> Option<u64> {
     let site = run.sites.get(site.idx())?;
     [site.args, site.message]
         .into_iter()

@@ -19,6 +19,7 @@ fn profile() -> Profile {
         pid: 1,
         rank: None,
         world_size: None,
+        group_size: None,
     });
     profile.threads.push(Thread {
         process: ProcessId(0),

@@ -33,6 +33,7 @@ impl Bench {
                 pid: u64::from(ordinal) + 1,
                 rank: None,
                 world_size: None,
+                group_size: None,
             });
             profile.threads.push(Thread {
                 process: ProcessId(ordinal),

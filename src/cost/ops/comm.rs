@@ -134,14 +134,35 @@ fn message_cost(
     Ok(cost)
 }
 
-fn ranks(call: &Call) -> Option<u64> {
+/// The keyword of [`OpArgs`](crate::correlate::OpArgs) for the number of ranks of all process groups of a job, for
+/// calls that do not record that of their own.
+pub(in crate::cost) const EVERY_GROUP_SIZE: &str = "size of every group";
+
+/// The ranks of the group, from its recorded size, the arguments or `shapes`: the bytes of each argument with
+/// tensors.
+fn ranks(call: &Call, shapes: &[u64]) -> Option<u64> {
     let recorded = call.int(usize::MAX, &["Group size", "group_size"]).value();
     let listed = match call.name {
-        "all_gather_into_tensor" => call.int(1, &[]).value(),
-        "reduce_scatter_tensor" => call.int(2, &[]).value(),
+        "all_gather_into_tensor" | "all_gather_into_tensor_coalesced" => call.int(1, &[]).value(),
+        "reduce_scatter_tensor" | "reduce_scatter_tensor_coalesced" => call.int(2, &[]).value(),
         _ => None,
     };
-    recorded.or(listed).and_then(|n| size(n).ok())
+    let every = || call.int(usize::MAX, &[EVERY_GROUP_SIZE]).value();
+    let known = |n: Option<i64>| n.and_then(|n| size(n).ok());
+    (known(recorded.or(listed)))
+        .or_else(|| parts_of_whole(call.name, shapes))
+        .or_else(|| known(every()))
+}
+
+/// Input and output of an all-gather or a reduce-scatter: one is the part of each rank, the other the whole.
+fn parts_of_whole(collective: &str, shapes: &[u64]) -> Option<u64> {
+    let &[a, b] = shapes else { return None };
+    let (part, whole) = (a.min(b), a.max(b));
+    let differ = matches!(
+        collective_in(collective),
+        Some("all_gather" | "reduce_scatter")
+    );
+    (differ && part > 0 && whole.is_multiple_of(part)).then(|| whole / part)
 }
 
 /// The cost from the fields of the message, as keyword arguments with the names that Kineto gives them.
@@ -171,16 +192,15 @@ fn message(call: &Call) -> Result<OpCost, UnknownCost> {
         word("Collective name").unwrap_or(call.name),
         sum([incoming, outgoing]),
         incoming.max(outgoing),
-        ranks(call),
+        ranks(call, &[]),
     )
 }
 
-/// The cost from the tensors: the argument with the most bytes is the message.
+/// The cost from the tensors: the argument with the most bytes is the message. Of an all-gather with one, that is
+/// the part of this rank.
 fn tensors(call: &Call) -> Result<OpCost, UnknownCost> {
-    let mut local = 0_u64;
-    let mut message = 0_u64;
-    let mut any = false;
-    for arg in &call.args.items {
+    let mut shapes = Vec::new();
+    for arg in call.args.items.iter().filter(|arg| arg.has_tensors()) {
         let of_arg: Vec<&Tensor> = match &arg.value {
             ArgValue::Tensor(t) => vec![t],
             ArgValue::List(items) => items.iter().filter_map(tensor).collect(),
@@ -188,16 +208,18 @@ fn tensors(call: &Call) -> Result<OpCost, UnknownCost> {
         };
         let mut bytes = 0_u64;
         for t in of_arg.into_iter().filter(|t| !t.shape.is_empty()) {
-            any = true;
             bytes = bytes.saturating_add(call.bytes(t)?);
         }
-        local = local.saturating_add(bytes);
-        message = message.max(bytes);
+        shapes.push(bytes);
     }
-    if !any {
-        return Err(UnknownCost::NoShapes);
+    let message = shapes.iter().copied().max().ok_or(UnknownCost::NoShapes)?;
+    let local = sum(shapes.iter().copied());
+    let ranks = ranks(call, &shapes);
+    if shapes.len() == 1 && collective_in(call.name) == Some("all_gather") {
+        let gathered = product([message, ranks.ok_or(UnknownCost::NoShapes)?]);
+        return message_cost(call, call.name, sum([local, gathered]), gathered, ranks);
     }
-    message_cost(call, call.name, local, message, ranks(call))
+    message_cost(call, call.name, local, message, ranks)
 }
 
 fn tensor(value: &ArgValue) -> Option<&Tensor> {

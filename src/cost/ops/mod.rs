@@ -46,6 +46,7 @@ mod testing;
 
 pub(in crate::cost) use attention::CachedLengths;
 pub(in crate::cost) use call::{count, distinct};
+pub(in crate::cost) use comm::EVERY_GROUP_SIZE;
 pub(in crate::cost) use experts::Launched;
 pub(in crate::cost) use serving::{bytes_per_key, weight_bytes};
 

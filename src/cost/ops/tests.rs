@@ -249,13 +249,11 @@ fn paged_attention_cost_is_data_dependent() {
 
 #[test]
 fn collectives_have_message_and_wire_bytes() {
-    let gather = "_c10d_functional::all_gather_into_tensor(bf16[100], 4, '0')";
     for (call, message, ranks, wire) in [
         // In place, in a list: the tensors together are the message. The number of ranks is not
         // recorded.
         ("c10d::allreduce_((fp32[100], fp32[50]))", 600, None, None),
         ("nccl::broadcast(fp32[100])", 400, None, Some(400)),
-        (gather, 200, Some(4), Some(150)),
     ] {
         let cost = fprop(call).unwrap();
         assert_eq!((cost.family, cost.flops()), (Family::Communication, 0));
@@ -270,6 +268,36 @@ fn collectives_have_message_and_wire_bytes() {
             "{call}"
         );
     }
+}
+
+#[test]
+fn message_of_an_all_gather_is_its_output() {
+    let functional = "_c10d_functional::all_gather_into_tensor(bf16[100], 4, '0')";
+    let with_both = "nccl::_all_gather_base(bf16[400], bf16[100])";
+    let in_lists =
+        "nccl::all_gather_into_tensor_coalesced((bf16[300], bf16[100]), (bf16[75], bf16[25]))";
+    for call in [functional, with_both, in_lists] {
+        let cost = fprop(call).unwrap();
+        let want = Dims::Message {
+            bytes: 800,
+            ranks: Some(4),
+            wire_bytes: Some(600),
+        };
+        // The part of this rank is read, and the whole is written.
+        assert_eq!((cost.bytes(), cost.roles[0].dims), (1000, want), "{call}");
+    }
+    let scattered = fprop("nccl::_reduce_scatter_base(fp32[10], fp32[80])").unwrap();
+    let want = Dims::Message {
+        bytes: 320,
+        ranks: Some(8),
+        wire_bytes: Some(280),
+    };
+    assert_eq!(scattered.roles[0].dims, want);
+    // One part of an unknown number.
+    assert_eq!(
+        fprop("nccl::_all_gather_base(bf16[100])"),
+        Err(UnknownCost::NoShapes)
+    );
 }
 
 #[test]

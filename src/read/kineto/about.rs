@@ -33,6 +33,16 @@ object! {
     Distributed {
         rank: Raw<'a> = "rank",
         world_size: Raw<'a> = "world_size",
+        group_count: Raw<'a> = "pg_count",
+        groups: Raw<'a> = "pg_config",
+    }
+}
+
+object! {
+    /// An entry of its `pg_config`.
+    Group {
+        backend: Raw<'a> = "backend_config",
+        size: Raw<'a> = "pg_size",
     }
 }
 
@@ -105,6 +115,8 @@ pub(super) struct About {
     pub(super) shapes: Option<bool>,
     /// The number of ranks.
     pub(super) world_size: Option<u32>,
+    /// As [`Process::group_size`](crate::profile::Process::group_size).
+    pub(super) group_size: Option<u32>,
     /// Whether the trace contains environment variables.
     pub(super) environment: bool,
     /// The distinct configurations of DataLoaders.
@@ -128,6 +140,7 @@ impl About {
                 let info = serde_json::from_str::<Distributed<'_>>(value).unwrap_or_default();
                 self.rank = info.rank.and_then(count32);
                 self.world_size = info.world_size.and_then(count32).filter(|&n| n > 0);
+                self.group_size = group_size(&info);
             }
             "pyprof_advise" => {
                 let capture: Capture<'_> = serde_json::from_str(value).unwrap_or_default();
@@ -169,6 +182,27 @@ impl About {
 
 fn same_board(a: &Device, b: &Device) -> bool {
     (&a.name, a.compute_capability, a.sm_count) == (&b.name, b.compute_capability, b.sm_count)
+}
+
+/// The number of ranks of all groups that send between GPUs; `None` unless all groups are listed and have as many.
+/// A group of one rank sends nothing.
+fn group_size(info: &Distributed<'_>) -> Option<u32> {
+    let groups: Vec<Group<'_>> = serde_json::from_str(info.groups?.get()).ok()?;
+    let listed = u32::try_from(groups.len()).ok();
+    if info.group_count.and_then(count32) != listed {
+        return None;
+    }
+    let mut sizes = Vec::new();
+    for group in &groups {
+        let backend = group.backend.map(text).unwrap_or_default();
+        let sends = backend.is_empty() || backend.contains("nccl") || backend.contains("cuda:");
+        let size = group.size.and_then(count32)?;
+        if sends && !backend.contains("cuda:gloo") && size > 1 {
+            sizes.push(size);
+        }
+    }
+    let first = *sizes.first()?;
+    sizes.iter().all(|size| *size == first).then_some(first)
 }
 
 fn devices(value: &str) -> FxHashMap<u32, Device> {
@@ -336,6 +370,29 @@ mod tests {
         let mut unknown = Device::default();
         about.describe(0, &mut unknown);
         assert_eq!(unknown.name, None);
+    }
+
+    #[test]
+    fn groups_of_one_size_are_known() {
+        let group_size = |count: u32, groups: &str| {
+            let mut about = About::default();
+            let json = format!(r#"{{"rank": 0, "pg_count": {count}, "pg_config": [{groups}]}}"#);
+            about.property("distributedInfo", &json);
+            about.group_size
+        };
+        let group = |backend: &str, size: u32| {
+            format!(r#"{{"pg_name": "0", "backend_config": "{backend}", "pg_size": {size}}}"#)
+        };
+        let (two, four) = (group("cuda:nccl", 2), group("cuda:nccl", 4));
+        let (one, gloo) = (group("cuda:nccl", 1), group("cpu:gloo,cuda:gloo", 8));
+        assert_eq!(group_size(1, &two), Some(2));
+        assert_eq!(group_size(3, &format!("{two}, {one}, {gloo}")), Some(2));
+        assert_eq!(group_size(2, &format!("{two}, {four}")), None);
+        // A group is missing from the list.
+        assert_eq!(group_size(2, &two), None);
+        assert_eq!(group_size(1, &one), None);
+        assert_eq!(group_size(1, r#"{"backend_config": "cuda:nccl"}"#), None);
+        assert_eq!(group_size(1, "7"), None);
     }
 
     #[test]

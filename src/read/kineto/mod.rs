@@ -149,6 +149,7 @@ impl Reader for Kineto {
         for process in &mut profile.processes {
             process.rank = about.rank;
             process.world_size = about.world_size;
+            process.group_size = about.group_size;
         }
         let messages = of_kernels(&messages, &profile.kernels).into_iter();
         profile.messages = messages

@@ -299,6 +299,59 @@ fn kernel_messages_complement_their_operator() {
     assert_eq!(two, [None, None, None]);
 }
 
+/// One kernel of 20 us inside these operators, the outermost first, and `distributedInfo`.
+fn collective(operators: &[(&str, Value)], distributed: &Value) -> [Option<f64>; 3] {
+    let mut events = Vec::new();
+    for (at, (name, args)) in operators.iter().enumerate() {
+        events.push(
+            json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at,
+            "dur": 90 - 2 * at, "args": args}),
+        );
+    }
+    let kernel = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)";
+    events.extend(launched(10, 1, kernel, &json!({})));
+    message(&json!({"distributedInfo": distributed, "traceEvents": events}))
+}
+
+#[test]
+fn groups_of_collectives_follow_from_operators_and_from_the_list_of_groups() {
+    let nccl = "nccl:_all_gather_base";
+    let part = || tensors("c10::BFloat16", &[(&[500], &[1])]);
+    let listed = |sizes: &[u32]| {
+        let group = |size: &u32| json!({"backend_config": "cuda:nccl", "pg_size": size});
+        let groups: Vec<Value> = sizes.iter().map(group).collect();
+        json!({"rank": 0, "world_size": 8, "pg_count": groups.len(), "pg_config": groups})
+    };
+    let none = json!({"rank": 0, "world_size": 8});
+    // Of 4 parts each rank sends its own three times.
+    let four = [Some(4000.0), Some(4.0), Some(3000.0 / 20e-6)];
+    let both = tensors("c10::BFloat16", &[(&[2000], &[1]), (&[500], &[1])]);
+    let with_both = [("c10d::_allgather_base_", both), (nccl, part())];
+    assert_eq!(collective(&with_both, &none), four);
+    let mut functional = part();
+    functional["Input Dims"] = json!([[500], [], []]);
+    functional["Input type"] = json!(["c10::BFloat16", "Scalar", ""]);
+    functional["Concrete Inputs"] = json!(["", "4", ""]);
+    let lists = json!({"Input Dims": [[[2000]], [[500]], []], "Input type": ["TensorList", "TensorList", ""],
+        "Concrete Inputs": ["", "", ""]});
+    let inner = "nccl:all_gather_into_tensor_coalesced";
+    let compiled = [
+        ("_c10d_functional::all_gather_into_tensor", functional),
+        ("c10d::allgather_into_tensor_coalesced_", lists),
+        (inner, part()),
+    ];
+    assert_eq!(collective(&compiled, &none), four);
+    let alone = [(nccl, part())];
+    assert_eq!(collective(&alone, &listed(&[4])), four);
+    assert_eq!(collective(&alone, &listed(&[4, 1, 4])), four);
+    // One part of an unknown number of parts.
+    for unknown in [none, listed(&[4, 8])] {
+        assert_eq!(collective(&alone, &unknown), [None; 3]);
+    }
+    // The output and what each rank adds tell more than the list.
+    assert_eq!(collective(&with_both, &listed(&[8])), four);
+}
+
 // ------------------------------------------------------------------------------------ arrows
 
 /// A forward of two operators and their backward in another order, with sequence numbers and arrows.
