@@ -1,10 +1,8 @@
 //! `line_profiler`: its `.lprof` files, which are pickles, and its text.
 
 use super::arena::{Arena, Id};
-use super::model::{HostLine, HostProfile, MOST_READ, name};
+use super::model::{HostLine, HostProfile, LINE_PROFILER, MOST_READ, name};
 use super::pickle;
-
-pub(super) const PROFILER: &str = "line_profiler";
 
 /// The class whose instance the file holds. Its module was renamed three times.
 fn is_stats(module: &str, class: &str) -> bool {
@@ -29,7 +27,7 @@ pub(super) fn read(data: &[u8]) -> Option<HostProfile> {
             lines.push(line(&arena, *row, unit, &file, &function)?);
         }
     }
-    Some(HostProfile::of(PROFILER, lines))
+    Some(HostProfile::of(LINE_PROFILER, lines))
 }
 
 fn line(arena: &Arena, row: Id, unit: f64, file: &str, function: &str) -> Option<HostLine> {
@@ -73,7 +71,7 @@ pub(super) fn read_text(text: &str) -> Option<HostProfile> {
             lines.push(row);
         }
     }
-    Some(HostProfile::of(PROFILER, lines))
+    Some(HostProfile::of(LINE_PROFILER, lines))
 }
 
 /// `4   60   27155.4   452.6   56.6   a = ...`: line, hits, time, time per hit, share, source.

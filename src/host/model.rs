@@ -166,7 +166,28 @@ pub struct MemorySample {
     pub bytes: f64,
 }
 
+/// How profiles of `line_profiler` are named.
+pub(super) const LINE_PROFILER: &str = "line_profiler";
+/// How tables of Lightning's `SimpleProfiler` are named.
+pub(super) const LIGHTNING: &str = "Lightning SimpleProfiler";
+
 impl HostProfile {
+    /// Whether the time of a line includes that of the functions it calls, so that lines overlap.
+    pub fn includes_callees(&self) -> bool {
+        [LINE_PROFILER, LIGHTNING].contains(&self.profiler)
+    }
+
+    /// Whether a line only encloses others of the profile: Lightning's `run_training_epoch` runs
+    /// `run_training_batch` for each batch, and that runs the actions of the step
+    /// (lightning/pytorch/loops/fit_loop.py and training_epoch_loop.py).
+    pub fn is_enclosing(&self, line: &HostLine) -> bool {
+        const OUTER: [&str; 2] = ["run_training_epoch", "run_training_batch"];
+        let part = |line: &HostLine| line.function.ends_with(".optimizer_step");
+        self.profiler == LIGHTNING
+            && OUTER.contains(&line.function.as_str())
+            && self.lines.iter().any(part)
+    }
+
     /// All functions and lines in it, as often as they occur.
     pub(crate) fn all_lines_mut(&mut self) -> impl Iterator<Item = &mut HostLine> {
         let timed = self.timed.iter_mut().chain(&mut self.since_start);

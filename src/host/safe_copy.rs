@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::model::{
-    HostProfile, IMPORT_TIME, MAX_LINES, MOST_READ, MOST_SAMPLES, TimedSamples, name,
+    HostProfile, IMPORT_TIME, LIGHTNING, LINE_PROFILER, MAX_LINES, MOST_READ, MOST_SAMPLES,
+    TimedSamples, name,
 };
 
 /// The value of `format`.
@@ -15,7 +16,7 @@ const VERSION: u32 = 1;
 /// The profilers that readers name.
 const PROFILERS: &[&str] = &[
     super::cprofile::PROFILER,
-    super::line_profiler::PROFILER,
+    LINE_PROFILER,
     IMPORT_TIME,
     "py-spy",
     "pyinstrument",
@@ -23,7 +24,7 @@ const PROFILERS: &[&str] = &[
     "Scalene",
     "memory_profiler",
     "Lightning AdvancedProfiler",
-    "Lightning SimpleProfiler",
+    LIGHTNING,
     "torch.profiler stacks",
     "torch.profiler table",
 ];

@@ -34,6 +34,11 @@ struct Frame {
 }
 
 impl Frame {
+    /// Whether it stands for the time that its caller itself took: pyinstrument writes it as a frame.
+    fn is_self(&self) -> bool {
+        self.name == "[self]" && self.file.as_deref().unwrap_or_default().is_empty()
+    }
+
     fn line(&self) -> HostLine {
         HostLine {
             // Stacks share frames.
@@ -86,9 +91,15 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
                 sum.1 += time * ns;
             }
         };
+        // The function that ran, given its stack from the outside.
+        let leaf = |stack: &[usize]| {
+            let is_self = |at: &usize| file.shared.frames.get(*at).is_some_and(Frame::is_self);
+            let named = stack.iter().rev().find(|at| !is_self(at));
+            named.or(stack.last()).copied()
+        };
         for (stack, weight) in profile.samples.iter().zip(&profile.weights) {
-            if let Some(leaf) = stack.last() {
-                add(*leaf, *weight);
+            if let Some(leaf) = leaf(stack) {
+                add(leaf, *weight);
             }
             let frames = stack
                 .iter()
@@ -99,7 +110,7 @@ pub(super) fn read(text: &str) -> Option<HostProfile> {
         let mut open: Vec<usize> = Vec::new();
         let mut now: Option<f64> = None;
         for event in &profile.events {
-            if let Some((leaf, before)) = open.last().copied().zip(now) {
+            if let Some((leaf, before)) = leaf(&open).zip(now) {
                 add(leaf, (event.at - before).max(0.0));
             }
             now = Some(event.at);

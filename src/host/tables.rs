@@ -1,7 +1,7 @@
 //! Tables of text: Lightning's `SimpleProfiler`, `python -X importtime`, and
 //! `torch.profiler.profile.key_averages().table()`.
 
-use super::model::{HostLine, HostProfile, IMPORT_TIME};
+use super::model::{HostLine, HostProfile, IMPORT_TIME, LIGHTNING};
 
 /// Reads `|  Action  |  Mean duration (s)  |  Num calls  |  Total time (s)  |  Percentage %  |`. Actions
 /// contain each other, so times do not add up.
@@ -34,7 +34,7 @@ pub(super) fn lightning(text: &str) -> Option<HostProfile> {
             _ => None,
         });
     let lines: Vec<HostLine> = lines.collect();
-    (!lines.is_empty()).then(|| HostProfile::of("Lightning SimpleProfiler", lines))
+    (!lines.is_empty()).then(|| HostProfile::of(LIGHTNING, lines))
 }
 
 /// Reads `import time:      1234 |      5678 |   numpy`, in us.

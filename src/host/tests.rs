@@ -92,6 +92,29 @@ fn samples_of_every_format_are_read() {
 }
 
 #[test]
+fn own_time_of_a_function_has_its_name() {
+    // pyinstrument writes the time that `train` itself took as a frame of its own.
+    let text = r#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "exporter": "pyinstrument",
+        "shared": {"frames": [{"name": "train", "file": "job.py", "line": 3}, {"name": "[self]"}]},
+        "profiles": [
+            {"unit": "seconds", "events": [{"type": "O", "frame": 0, "at": 0}, {"type": "O", "frame": 1, "at": 1},
+                {"type": "C", "frame": 1, "at": 3}, {"type": "C", "frame": 0, "at": 3}]},
+            {"unit": "seconds", "samples": [[0, 1], [1]], "weights": [4, 0.5]}]}"#;
+    let profile = read(text.as_bytes()).unwrap();
+    let lines: Vec<_> = (profile.lines.iter())
+        .map(|line| (line.function.as_str(), line.self_ns))
+        .collect();
+    assert_eq!(lines, [("train", 7e9), ("[self]", 0.5e9)]);
+    if let Some(profile) = sample("public/molehill_speedscope.json") {
+        // 600.1 ms in frames of `[self]` and 40 ms in its own.
+        let second = profile.lines.get(1).unwrap();
+        assert_eq!(second.function, "__init__");
+        assert!((second.self_ns - 640e6).abs() < 1e6, "{second:?}");
+        assert!(profile.lines.iter().all(|line| line.function != "[self]"));
+    }
+}
+
+#[test]
 fn tables_of_text_are_read() {
     let import = "import time: self [us] | cumulative | imported package\n\
                   import time:       120 |       1500 |   numpy.core\n\

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::basis::Basis;
-use super::{Report, narrative};
+use super::{Report, layers, narrative};
 use crate::base::text;
 use crate::base::units::significant;
 
@@ -17,7 +17,8 @@ const MIN_SHARE: f64 = 0.01;
 /// Longest label of a slice, in characters.
 const MAX_LABEL: usize = 40;
 
-/// The charts of a report as fenced blocks; `None` where there are too few slices.
+/// The charts of a report as fenced blocks; `None` where there are too few slices or
+/// they overlap.
 #[derive(Debug, Serialize)]
 pub(super) struct Charts {
     /// Time of the window by activity.
@@ -34,17 +35,19 @@ impl Charts {
             let name = narrative::part_of_time(&p.what).split(',').next();
             (name.unwrap_or_default(), part(p.ns))
         });
-        let layers = report
-            .layers
-            .iter()
-            .map(|l| (l.name.as_str(), part(l.time_ns)));
+        let pie_of_layers = || {
+            let layers = report.layers.iter();
+            let layers = layers.map(|l| (l.name.as_str(), part(l.time_ns)));
+            let rest = part(report.layers_omitted.time_ns);
+            pie("GPU time by layer", layers, rest)
+        };
         Charts {
             time: pie("Where the time goes", parts, 0),
-            layers: pie(
-                "GPU time by layer",
-                layers,
-                part(report.layers_omitted.time_ns),
-            ),
+            // Times that overlap are no parts of a whole.
+            layers: match layers::overlapping(report) {
+                Some(_) => None,
+                None => pie_of_layers(),
+            },
         }
     }
 }

@@ -20,8 +20,11 @@ pub struct HostProfileReport {
     pub file: String,
     /// The profiler that wrote it: `cProfile`.
     pub profiler: String,
-    /// Functions or lines, longest time first, at most 5.
+    /// Functions or lines, longest time first, at most 5. Actions that only enclose others are left out.
     pub lines: Vec<HostLineReport>,
+    /// Whether the time of a line includes that of the functions it calls, so that lines overlap.
+    #[serde(default)]
+    pub includes_callees: bool,
     /// How the profile is used.
     pub alignment: Alignment,
     /// `alignment` in words.
@@ -75,6 +78,7 @@ impl HostProfileReport {
     ) -> HostProfileReport {
         let measured = |line: &&HostLine| line.self_ns > 0.0 || line.grown_bytes > 0.0;
         let lines = profile.lines.iter().filter(measured);
+        let lines = lines.filter(|line| !profile.is_enclosing(line));
         let is_aligned = alignment == Alignment::Aligned;
         HostProfileReport {
             file: label(file),
@@ -83,6 +87,7 @@ impl HostProfileReport {
                 .take(MAX_LINES)
                 .map(|row| line(row, classes))
                 .collect(),
+            includes_callees: profile.includes_callees(),
             alignment,
             note: note(profile, alignment, run),
             memory: memory(&profile.memory, run.filter(|_| is_aligned)),

@@ -3,9 +3,10 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::build::{cost_known, label, share_of_busy, sum};
+use super::build::{cost_known, label, share, share_of_busy, sum};
 use super::narrative;
-use super::{AlreadyFast, LayerRow, Omitted};
+use super::{AlreadyFast, LayerRow, Omitted, Report};
+use crate::base::units::percent;
 use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
 use crate::cost::{Bound, Costed, Family, SiteCost};
 use crate::facts::Member;
@@ -21,6 +22,26 @@ const AT_REACHABLE: f64 = 1.10;
 pub(crate) const MOSTLY: f64 = 0.8;
 /// Share of GPU busy time below which work is not listed as already fast.
 const WORTH_NAMING: f64 = 0.01;
+
+/// Sum of the shares of all layers from which they count as overlapping.
+const OVERLAPPING: f64 = 1.05;
+
+/// Sum of the shares of all layers where it is clearly above 1, because kernels of several streams run at the
+/// same time.
+pub(super) fn overlapping(report: &Report) -> Option<f64> {
+    let listed = report.layers.iter().map(|layer| layer.time_ns);
+    let all = sum(listed).saturating_add(report.layers_omitted.time_ns);
+    let shares = share(all as f64, report.summary.busy_ns as f64);
+    (shares >= OVERLAPPING).then_some(shares)
+}
+
+/// A sentence about the shares of layers that overlap.
+pub(super) fn overlap_sentence(report: &Report) -> Option<String> {
+    let shares = percent(overlapping(report)?);
+    Some(format!(
+        "Kernels of several streams run at the same time, so the shares add up to {shares}."
+    ))
+}
 
 /// Name of the row for graphs whose kernels are not in the file.
 const WHOLE_GRAPHS: &str = "(CUDA graphs recorded without their kernels)";

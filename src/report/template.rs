@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
 use super::basis::Basis;
 use super::user_template;
-use super::{RepeatingKernels, Report, collectives, markdown_text, narrative, opening};
+use super::{RepeatingKernels, Report, collectives, layers, markdown_text, narrative, opening};
 use crate::base::jinja::Bounded;
 use crate::base::{text, units};
 
@@ -104,6 +104,7 @@ pub(super) fn page_values(report: &Report, basis: &Basis, shown: &Report) -> Val
         without_a_known_loss => Value::from(Serde(opening::without_a_known_loss(report))),
         repeating_text => report.repeating.as_ref().map(RepeatingKernels::sentences),
         capture_again => narrative::capture_again(report),
+        layers_overlap => layers::overlap_sentence(report),
         one_saving => basis.one_saving(report),
         ..Value::from(Serde(shown))
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use anstyle::{AnsiColor, Style};
 
 use super::basis::Basis;
+use super::layers::overlap_sentence;
 use super::markdown_text::{self, Block, InlineText};
 use super::opening::without_a_known_loss;
 use super::text_table::{Align, Column, table, width_of};
@@ -26,6 +27,10 @@ const LAYERS: usize = 10;
 const ALREADY_FAST: usize = 5;
 /// Most functions or lines named of each profile of the host.
 const HOST_LINES: usize = 3;
+
+/// What to know of times that overlap.
+const CALLEES_INCLUDED: &str =
+    "The time of a line includes the functions it calls, so do not add the times.";
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -228,6 +233,9 @@ impl Page {
                 false => format!("{file}, written by {profiler}: {}.", lines.join(", ")),
             };
             self.words(&text, Style::new(), 0);
+            if profile.includes_callees && profile.lines.len() > 1 {
+                self.words(CALLEES_INCLUDED, DIM, 0);
+            }
             if let Some(memory) = &profile.memory {
                 self.words(&memory.sentence, Style::new(), 0);
             }
@@ -251,7 +259,12 @@ impl Page {
         ];
         let rows = report.layers.iter().take(LAYERS).map(|l| layer(l, &basis));
         self.table(&columns, rows);
-        self.words(&basis.sentence, DIM, 0);
+        let overlap = overlap_sentence(report);
+        let sentences: Vec<String> = [Some(basis.sentence), overlap]
+            .into_iter()
+            .flatten()
+            .collect();
+        self.words(&sentences.join(" "), DIM, 0);
         let left = report.layers.len().saturating_sub(LAYERS) as u64;
         let left = left.saturating_add(report.layers_omitted.count);
         if left > 0 {

@@ -15,10 +15,44 @@ fn longest_lines_of_host_profiles_are_listed() {
         &[
             "## Where the host spends its time",
             "`seed.lprof`, written by line_profiler:",
+            "| Function or line | Kind | Time, callees included | Calls |",
             "| `train (job.py:12)` | - | 689 ms | 61 |",
+            "The time of a line includes the functions it calls.",
             "It has no clock, so it names lines, but explains no gap and changes no estimate.",
         ],
     );
+}
+
+#[test]
+fn actions_that_enclose_a_step_are_left_out() {
+    let table = "|  Action  |  Mean duration (s)  |  Num calls  |  Total time (s)  |  Percentage %  |\n\
+                 |  Total  |  -  |  9  |  0.7  |  100 %  |\n\
+                 |  run_training_epoch  |  0.69  |  1  |  0.69  |  95  |\n\
+                 |  run_training_batch  |  0.085  |  8  |  0.68  |  93  |\n\
+                 |  [LightningModule]M.optimizer_step  |  0.084  |  8  |  0.67  |  93  |\n\
+                 |  [_TrainingEpochLoop].train_dataloader_next  |  0.001  |  8  |  0.01  |  1  |\n";
+    let sandbox = Sandbox::new();
+    sandbox.write("simple.txt", table);
+    let whole = sandbox.fine("net.sqlite --host simple.txt");
+    has(
+        &whole,
+        &[
+            "| Function or line | Kind | Time, callees included | Calls |",
+            "| `[LightningModule]M.optimizer_step` | - | 670 ms | 8 |",
+        ],
+    );
+    assert!(!whole.contains("run_training_"), "{whole}");
+    // Without the parts of a batch, the whole is all there is.
+    let outer: Vec<&str> = table
+        .lines()
+        .filter(|line| !line.contains("M.opt"))
+        .collect();
+    sandbox.write("outer.txt", &outer.join("\n"));
+    let output = sandbox.fine("net.sqlite --host outer.txt");
+    has(&output, &["| `run_training_epoch` | - | 690 ms | 1 |"]);
+    // Times of functions without those that they call do not overlap.
+    let own = sandbox.fine(&format!("net.sqlite --host {SEEDS}/seed.prof"));
+    assert!(!own.contains("callees included"), "{own}");
 }
 
 #[test]

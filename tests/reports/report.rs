@@ -23,7 +23,7 @@ use pyprof_advise::judge::{
     Confidence, Fault, Finding, MissingFact, RuleResults, Saving, SavingKind, Severity,
 };
 use pyprof_advise::profile::{ConfigId, Device, DeviceId, KernelId, Profile, Span};
-use pyprof_advise::report::{Options, Report, json, markdown, render_template};
+use pyprof_advise::report::{Options, Report, html, json, markdown, render_template, text};
 
 const MS: f64 = 1e6;
 
@@ -585,6 +585,41 @@ fn many_layers_are_folded_and_counted() {
     assert!(text.contains("<summary>185 more rows"), "{text}");
     assert!(text.contains("100 further rows"));
     assert!(text.len() < 65_536, "a comment on GitHub holds no more");
+}
+
+#[test]
+fn layers_of_several_streams_are_no_parts_of_a_pie() {
+    // The GPU is busy for 40 ms.
+    let of = |ms: f64| {
+        let mut s = Sample::new();
+        for i in 0..5 {
+            s.site(&format!("layer_{i}"), "mm", ms / 5.0, None);
+        }
+        (
+            s.markdown(),
+            text(&s.report(), 100),
+            html(&s.report()).unwrap(),
+        )
+    };
+    let sentence =
+        "Kernels of several streams run at the same time, so the shares add up to 125 %.";
+    let (page, terminal, site) = of(50.0);
+    assert!(page.contains(sentence) && site.contains(sentence), "{page}");
+    // Without colors and breaks of lines.
+    let parts = terminal
+        .split('\u{1b}')
+        .map(|part| match part.split_once('m') {
+            Some((code, text)) if code.starts_with('[') => text,
+            _ => part,
+        });
+    let words: Vec<&str> = parts.flat_map(str::split_whitespace).collect();
+    assert!(words.join(" ").contains(sentence), "{terminal}");
+    assert!(!page.contains("GPU time by layer"), "{page}");
+    let (page, terminal, site) = of(41.0);
+    assert!(page.contains("GPU time by layer"), "{page}");
+    for output in [page, terminal, site] {
+        assert!(!output.contains("Kernels of several streams"), "{output}");
+    }
 }
 
 #[test]
