@@ -53,6 +53,7 @@ mod update_ops;
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod whole_run_tests;
 mod work_steps;
+mod worker_start;
 
 pub use crate::base::cel::{Type, Value};
 pub use kernel::ENOUGH_CALLS;

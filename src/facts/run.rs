@@ -266,6 +266,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::sync::ENTRIES,
         super::memory::ENTRIES,
         super::loader_config::ENTRIES,
+        super::worker_start::ENTRIES,
         super::cpu_use::ENTRIES,
         super::framework_signs::ENTRIES,
         super::program::ENTRIES,

@@ -26,6 +26,7 @@ use super::site::{SiteScope, Sites};
 use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
 use super::step_stability::StepStability;
 use super::sync::SyncWaits;
+use super::worker_start::WorkerStart;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
     Subject, Totals,
@@ -57,6 +58,7 @@ pub struct FactTable<'a> {
     pub(super) growing_cats: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
     pub(super) program: ProgramSigns,
+    pub(super) worker_start: Option<WorkerStart>,
     copies: Vec<CopyGroup>,
     pub(super) gaps: Vec<GapGroup>,
     chains: Vec<Chain>,
@@ -118,7 +120,7 @@ impl<'a> FactTable<'a> {
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
         let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
         let (mut parameters, mut program) = (None, ProgramSigns::default());
-        let mut equal_calls = Vec::new();
+        let (mut equal_calls, mut worker_start) = (Vec::new(), None);
         let (mut totals, mut launch_ns) = (Totals::default(), Vec::new());
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
@@ -148,6 +150,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| program = ProgramSigns::of(costed));
+            jobs.spawn(|_| worker_start = WorkerStart::of(run));
             jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
             jobs.spawn(|_| totals = totals_of(run));
@@ -176,6 +179,7 @@ impl<'a> FactTable<'a> {
             growing_cats: growing_cats::of(costed),
             parameters,
             program,
+            worker_start,
             layer_rows: first_rows(&layers),
             layers,
             ranks,

@@ -29,7 +29,7 @@ impl Loader {
     }
 
     /// torch/utils/data/dataloader.py: `_BaseDataLoaderIter.__next__`
-    fn of(text: &str) -> Option<Loader> {
+    pub(in crate::facts) fn of(text: &str) -> Option<Loader> {
         let class = text.strip_prefix("enumerate(DataLoader)#")?;
         if class.starts_with("_SingleProcessDataLoaderIter") {
             Some(Loader::SingleProcess)

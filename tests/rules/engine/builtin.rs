@@ -86,6 +86,7 @@ const OF_TRAINING: &[&str] = &[
     "host/oversubscribed-workers",
     "host/slow-decoding",
     "host/too-few-workers",
+    "host/workers-start-anew",
     "layers/embedding-gradient",
     "layers/finite-checks",
     "layers/gradient-norms",
