@@ -35,14 +35,14 @@ enum ParseFormat {
 
 pub(super) fn parse(args: &ParseArgs, console: Console) -> CommandResult {
     let run = run(&args.profile, console)?;
-    let shape = match args.format {
+    let format = match args.format {
         ParseFormat::Dict => pyprof::LineFormat::Python,
         ParseFormat::Jsonl => pyprof::LineFormat::Json,
     };
     let bar = Bar::new(console.quiet);
     bar.phase("writing", Some(run.profile.kernels.len() as u64));
     let written = |lines| bar.advance(lines);
-    let outcome = output::stream(|out| pyprof::write(out, &run, shape, &written));
+    let outcome = output::stream(|out| pyprof::write(out, &run, format, &written));
     bar.done();
     outcome
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{CommandResult, Console, Failure, examples, output};
-use crate::pyprof::{self, Records, rows, table};
+use crate::pyprof::rows::{self, KernelRow};
+use crate::pyprof::{self, Record, table};
 
 /// Arguments of `prof`.
 #[derive(Debug, Clone, Args)]
@@ -48,28 +49,25 @@ pub(super) fn prof(args: &ProfArgs, console: Console) -> CommandResult {
         Some(width) if width > 0 => table::TableLayout::fixed(&columns, width)?,
         _ => table::TableLayout::Csv { raw: args.raw },
     };
-    let records = records(args.file.as_deref(), console)?;
-    let rows = rows::rows(&records);
+    let rows = rows(args.file.as_deref(), console)?;
     output::stream(|out| table::write(out, &columns, &layout, &rows))
 }
 
-fn records(file: Option<&Path>, console: Console) -> Result<Records, Failure> {
+fn rows(file: Option<&Path>, console: Console) -> Result<Vec<KernelRow>, Failure> {
     let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
-        return from_stdin();
+        return Ok(rows::rows(from_stdin()?));
     };
     if !is_dictionaries(path) {
         let run = super::parse::run(path, console)?;
-        return Ok(pyprof::records(&run));
+        return Ok(rows::rows(pyprof::records(&run)));
     }
     let open = File::open(path)
         .map_err(|error| Failure::Unusable(format!("{}: {error}", path.display())))?;
-    Ok(pyprof::read(
-        &path.display().to_string(),
-        BufReader::new(open),
-    )?)
+    let name = path.display().to_string();
+    Ok(rows::rows(pyprof::read(&name, BufReader::new(open))?))
 }
 
-fn from_stdin() -> Result<Records, Failure> {
+fn from_stdin() -> Result<Vec<Record>, Failure> {
     const HOW: &str = "give a file, or dictionaries on standard input: `pyprof-advise prof net.dict`, \
                        `pyprof-advise parse net.sqlite | pyprof-advise prof`";
     let stdin = std::io::stdin();

@@ -59,8 +59,7 @@ pub struct RangeText<'a> {
 
 impl<'a> RangeText<'a> {
     /// What stands before each value.
-    pub(crate) const KEYS: [&'static str; 4] =
-        [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
+    const KEYS: [&'static str; 4] = [", seq = ", ", op_id = ", ", sizes = ", ", input_op_ids = "];
 
     /// Splits `text`. A text without any of the suffixes is all name.
     pub fn split(text: &'a str) -> RangeText<'a> {
@@ -89,7 +88,7 @@ impl<'a> RangeText<'a> {
 
     /// Where each of [`Self::KEYS`] first occurs. Searches for equals signs because they are rare outside
     /// the keys, whereas lists of sizes are full of commas; there are millions of texts.
-    pub(crate) fn key_places(text: &str) -> [Option<usize>; 4] {
+    fn key_places(text: &str) -> [Option<usize>; 4] {
         let mut places = [None; 4];
         let bytes = text.as_bytes();
         for equals in memchr::memchr_iter(b'=', bytes) {

@@ -1,7 +1,6 @@
 //! Converts operators of torch.profiler traces to PyProf markers: the same dictionaries, so that one
 //! parser reads both. Tensors also have their strides, if the trace records them.
 
-use super::Text;
 use super::python::{push_list, push_str, tuple};
 use crate::base::DType;
 use crate::correlate::python_frame::PythonFrame;
@@ -123,17 +122,17 @@ pub(super) fn call_stack(args: &str) -> Option<String> {
 }
 
 /// The name of a layer, if the user chose it.
-pub(super) fn layer(run: &Run, id: LayerId) -> Option<Text> {
+pub(super) fn layer(run: &Run, id: LayerId) -> Option<String> {
     use crate::correlate::LayerSource::{Fsdp, Module, UserRange};
     let layer = run.layers.get(id.idx())?;
-    matches!(layer.source, Fsdp | Module | UserRange).then(|| Text::from(layer.name.as_str()))
+    matches!(layer.source, Fsdp | Module | UserRange).then(|| layer.name.clone())
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
-    use crate::pyprof::marker::Marker;
+    use crate::pyprof::marker::Operator;
 
     #[test]
     fn markers_round_trip() {
@@ -171,10 +170,10 @@ mod tests {
             name: "a'b".into(),
         };
         let text = marker(&op, &args);
-        let read = Marker::parse(&text).unwrap();
-        assert_eq!(read.op, op);
-        let unnamed: Vec<Arg> = read
-            .op_args
+        let read = Operator::of_marker(&text).unwrap();
+        assert_eq!(read.name, op);
+        let read_args = read.args.unwrap();
+        let unnamed: Vec<Arg> = read_args
             .items
             .iter()
             .map(|a| Arg {
@@ -184,6 +183,6 @@ mod tests {
             .collect();
         assert_eq!(unnamed, args.items);
         // Tensors in a list count as arguments.
-        assert_eq!(read.args.iter().filter(|a| a.is_tensor()).count(), 4);
+        assert_eq!(read.marker_args.iter().filter(|a| a.is_tensor()).count(), 4);
     }
 }

@@ -1,16 +1,21 @@
-//! Parses an operator marker of PyProf: module, operator, arguments.
+//! Parses the texts that name an operator: markers of PyProf and ranges of `emit_nvtx`.
 
 use crate::base::DType;
 use crate::correlate::literal::{self, Literal};
 use crate::correlate::{OpArgs, OpName, args};
+use crate::cost::ops;
 
-/// A marker, parsed once per distinct text.
-#[derive(Debug, Clone)]
-pub(super) struct Marker {
-    pub op: OpName,
-    pub args: Vec<MarkerArg>,
-    /// The same arguments for the cost table.
-    pub op_args: OpArgs,
+/// An operator with its arguments.
+#[derive(Debug)]
+pub(super) struct Operator {
+    pub name: OpName,
+    /// Whether the cost table has it.
+    pub is_known: bool,
+    /// Its arguments for the cost table; `None` if unknown.
+    pub args: Option<OpArgs>,
+    /// The same arguments as spelled in the marker; none in a range.
+    pub marker_args: Vec<MarkerArg>,
+    is_marker: bool,
 }
 
 /// An argument as spelled in the marker.
@@ -45,25 +50,44 @@ pub(super) fn entries(text: &str) -> Vec<(Literal<'_>, Literal<'_>)> {
     }
 }
 
-impl Marker {
+impl Operator {
     /// Parses a marker; `None` for any other text.
-    pub(super) fn parse(text: &str) -> Option<Marker> {
+    pub(super) fn of_marker(text: &str) -> Option<Operator> {
         let entries = entries(text);
         let get = |key: &str| literal::lookup(&entries, key);
+        let name = OpName {
+            module: get("mod")?.as_str()?.to_owned(),
+            name: get("op")?.as_str()?.to_owned(),
+        };
         let list = get("args");
-        Some(Marker {
-            op: OpName {
-                module: get("mod")?.as_str()?.to_owned(),
-                name: get("op")?.as_str()?.to_owned(),
-            },
-            args: list
-                .and_then(Literal::items)
-                .unwrap_or_default()
-                .iter()
-                .flat_map(MarkerArg::read_all)
-                .collect(),
-            op_args: list.and_then(args::of_marker).unwrap_or_default(),
+        let items = list.and_then(Literal::items).unwrap_or_default();
+        Some(Operator {
+            is_known: ops::knows(&name),
+            name,
+            args: Some(list.and_then(args::of_marker).unwrap_or_default()),
+            marker_args: items.iter().flat_map(MarkerArg::read_all).collect(),
+            is_marker: true,
         })
+    }
+
+    /// The operator of a range with this name and these sizes, for example `[[64, 128], []]`.
+    pub(super) fn of_range(name: &str, sizes: &str) -> Operator {
+        let name = OpName {
+            module: String::new(),
+            name: name.to_owned(),
+        };
+        let is_known = ops::knows(&name);
+        Operator {
+            name,
+            is_known,
+            args: args::of_sizes(sizes).filter(|_| is_known),
+            marker_args: Vec::new(),
+            is_marker: false,
+        }
+    }
+
+    pub(super) fn is_marker(&self) -> bool {
+        self.is_marker
     }
 }
 

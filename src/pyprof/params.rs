@@ -1,44 +1,87 @@
 //! Formats the cell `Params`: shapes and types of an operator's arguments, like PyProf.
 
 use super::Dir;
-use super::formats::FORMATS;
-use super::marker::{Marker, MarkerArg, MarkerValue, short_type};
+use super::marker::{MarkerArg, MarkerValue, short_type};
 use super::python::tuple;
+use crate::correlate::OpName;
 use crate::cost::{DecodedName, Family};
 
-/// The input for the cells `Op` and `Params`.
+/// A kernel in a marker.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ParamsInput<'a> {
-    pub marker: &'a Marker,
+    pub op: &'a OpName,
+    /// The arguments in the marker.
+    pub args: &'a [MarkerArg],
     pub dir: Dir,
     pub sub: u64,
     pub kernel: &'a DecodedName,
 }
 
-/// The cells `Op` and `Params` of a kernel in a marker. For operators without a format, or with
-/// arguments that do not match it, they list the shapes and types of the tensors.
-pub(super) fn cells(input: &ParamsInput<'_>) -> (String, String) {
-    let name = input.marker.op.name.as_str();
-    let format = FORMATS.iter().find(|f| f.ops.contains(&name));
-    let params = format
-        .and_then(|f| (f.write)(input))
-        .unwrap_or_else(|| tensors(input));
-    // A kernel of `linear` that is not a product adds the bias or sums its gradient.
-    let op = if name == "linear" && !is_product(input.kernel) {
-        "bias"
-    } else {
-        name
-    };
-    (op.to_owned(), params)
+/// The cell `Params`. For operators without a format, or with arguments that do not match it, it lists the
+/// shapes and types of the tensors.
+pub(super) fn params(input: &ParamsInput<'_>) -> String {
+    let format = format_of(&input.op.name);
+    let params = format.and_then(|format| format(input));
+    params.unwrap_or_else(|| tensors(input))
 }
 
-/// A sub-number below six for which every format returns the same result as for `sub`: `linear`
-/// distinguishes the first two, and recurrent cells count in threes.
-pub(super) fn sub_that_counts(sub: u64) -> u64 {
-    match sub {
-        0..3 => sub,
-        _ => 3 + sub % 3,
-    }
+/// Whether a kernel of `linear` adds the bias or sums its gradient: it is not a product.
+pub(super) fn is_bias(input: &ParamsInput<'_>) -> bool {
+    input.op.name == "linear" && !is_product(input.kernel)
+}
+
+/// Formats the parameters of one operator; `None` for unexpected arguments.
+type Format = fn(&ParamsInput<'_>) -> Option<String>;
+
+/// PyProf's format of the parameters of an operator, by its name in markers.
+fn format_of(op: &str) -> Option<Format> {
+    let format: Format = match op {
+        "linear" => linear,
+        "forward" => cell,
+        "conv1d" | "conv2d" => conv,
+        "abs" | "abs_" | "neg" | "neg_" | "reciprocal" | "reciprocal_" | "__abs__" | "__neg__"
+        | "__invert__" | "add" | "add_" | "div" | "div_" | "mul" | "mul_" | "remainder"
+        | "remainder_" | "sub" | "sub_" | "__add__" | "__sub__" | "__mul__" | "__floordiv__"
+        | "__truediv__" | "__mod__" | "__radd__" | "__rsub__" | "__rmul__" | "__rdiv__"
+        | "__rtruediv__" | "__rfloordiv__" | "fmod" | "fmod_" | "__iadd__" | "__isub__"
+        | "__imul__" | "__itruediv__" | "lt" | "lt_" | "gt" | "gt_" | "ge" | "ge_" | "le"
+        | "le_" | "eq" | "eq_" | "ne" | "ne_" | "__lt__" | "__gt__" | "__ge__" | "__le__"
+        | "__eq__" | "__ne__" | "__and__" | "__or__" | "__xor__" | "__lshift__" | "__rshift__"
+        | "__iand__" | "__ior__" | "__ixor__" | "__ilshift__" | "__irshift__" | "addcdiv"
+        | "addcdiv_" | "addcmul" | "addcmul_" | "exp" | "exp_" | "exp1m" | "exp1m_" | "log"
+        | "log_" | "log10" | "log10_" | "log1p" | "log1p_" | "log2" | "log2_" | "pow" | "pow_"
+        | "__pow__" | "__rpow__" | "rsqrt" | "rsqrt_" | "sqrt" | "sqrt_" | "ceil" | "ceil_"
+        | "clamp" | "clamp_" | "floor" | "floor_" | "frac" | "frac_" | "round" | "round_"
+        | "sign" | "sign_" | "trunc" | "trunc_" | "acos" | "acos_" | "asin" | "asin_" | "atan"
+        | "atan_" | "atan2" | "atan2_" | "cos" | "cos_" | "cosh" | "cosh_" | "sin" | "sin_"
+        | "sinh" | "sinh_" | "tan" | "tan_" | "sigmoid" | "sigmoid_" | "tanh" | "tanh_" | "erf"
+        | "erf_" | "erfc" | "erfc_" | "erfinv" | "erfinv_" | "digamma" | "lerp" | "lerp_"
+        | "mvlgamma" => pointwise,
+        "byte" | "char" | "double" | "float" | "half" | "int" | "long" | "short" | "to" => convert,
+        "__matmul__" | "matmul" => matmul,
+        "embedding" => embedding,
+        "sum" | "norm" | "reshape" | "masked_scatter_" | "gather" | "nonzero" | "clone"
+        | "contiguous" | "any" => tensor_type,
+        "mean" | "dropout" | "softmax" | "log_softmax" | "batch_norm" | "ones_like" | "zero_"
+        | "zeros_like" | "fill_" | "celu" | "elu" | "elu_" | "hardshrink" | "hardtanh"
+        | "hardtanh_" | "leaky_relu" | "leaky_relu_" | "logsigmoid" | "prelu" | "relu"
+        | "relu_" | "relu6" | "rrelu" | "rrelu_" | "selu" | "softplus" | "softshrink"
+        | "softsign" | "tanhshrink" | "threshold" | "threshold_" => unary,
+        "cat" => cat,
+        "index_select" => index_select,
+        "masked_select" => masked_select,
+        "addmm" | "addmm_" => addmm,
+        "mm" => mm,
+        "bmm" => bmm,
+        "mse_loss" => loss,
+        "adam" => adam,
+        "randperm" => randperm,
+        "ones" | "zeros" => filled,
+        "full" => full,
+        "copy_" => copy,
+        _ => return None,
+    };
+    Some(format)
 }
 
 fn is_product(kernel: &DecodedName) -> bool {
@@ -83,7 +126,7 @@ fn scalar_or_tuple(shape: &[i64]) -> String {
 impl<'a> ParamsInput<'a> {
     /// The argument at a position or with a keyword.
     fn arg(&self, index: usize, keyword: &str) -> Option<&'a MarkerArg> {
-        let args = &self.marker.args;
+        let args = self.args;
         args.iter()
             .find(|a| a.name == keyword)
             .or_else(|| args.get(index).filter(|a| a.name.is_empty()))
@@ -91,7 +134,7 @@ impl<'a> ParamsInput<'a> {
 
     /// The tensor that the operator is applied to.
     fn first(&self) -> Option<&'a MarkerArg> {
-        let args = &self.marker.args;
+        let args = self.args;
         self.arg(0, "input").or_else(|| args.first())
     }
 
@@ -118,7 +161,7 @@ impl<'a> ParamsInput<'a> {
 
 /// `T=[(2,3),(3,)],['float32','float32']`: all tensors.
 fn tensors(input: &ParamsInput<'_>) -> String {
-    let tensors = || input.marker.args.iter().filter(|a| a.is_tensor());
+    let tensors = || input.args.iter().filter(|a| a.is_tensor());
     let shapes: Vec<String> = tensors()
         .map(|a| tuple(a.tensor().unwrap_or_default()))
         .collect();
@@ -126,7 +169,7 @@ fn tensors(input: &ParamsInput<'_>) -> String {
     format!("T=[{}],[{}]", shapes.join(","), types.join(",")).replace(' ', "")
 }
 
-pub(super) fn linear(input: &ParamsInput<'_>) -> Option<String> {
+fn linear(input: &ParamsInput<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
     let (w, _) = input.tensor(1, "weight")?;
     let (_, rows) = x.split_last()?;
@@ -149,8 +192,8 @@ pub(super) fn linear(input: &ParamsInput<'_>) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn cell(input: &ParamsInput<'_>) -> Option<String> {
-    let cell = input.marker.op.module.as_str();
+fn cell(input: &ParamsInput<'_>) -> Option<String> {
+    let cell = input.op.module.as_str();
     let gates: i64 = match cell {
         "LSTMCell" => 4,
         "GRUCell" => 3,
@@ -184,7 +227,7 @@ pub(super) fn cell(input: &ParamsInput<'_>) -> Option<String> {
     })
 }
 
-pub(super) fn conv(input: &ParamsInput<'_>) -> Option<String> {
+fn conv(input: &ParamsInput<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
     let (w, _) = input.tensor(1, "weight")?;
     // One dimension is formatted as two with a height of 1.
@@ -248,9 +291,8 @@ pub(super) fn conv(input: &ParamsInput<'_>) -> Option<String> {
 }
 
 /// `[35,20]fp32;[]fp32`: tensors and numbers.
-pub(super) fn pointwise(input: &ParamsInput<'_>) -> Option<String> {
+fn pointwise(input: &ParamsInput<'_>) -> Option<String> {
     let shown: Vec<String> = input
-        .marker
         .args
         .iter()
         .filter(|a| a.is_tensor() || matches!(a.kind.as_str(), "int" | "float" | "bool"))
@@ -259,37 +301,37 @@ pub(super) fn pointwise(input: &ParamsInput<'_>) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(";"))
 }
 
-pub(super) fn convert(input: &ParamsInput<'_>) -> Option<String> {
+fn convert(input: &ParamsInput<'_>) -> Option<String> {
     Some(shown(input.first()?))
 }
 
-pub(super) fn matmul(input: &ParamsInput<'_>) -> Option<String> {
+fn matmul(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "other")?;
     let shapes = [("A", tuple(a)), ("B", tuple(b))];
     Some(pairs(&shapes, &[dtype]))
 }
 
-pub(super) fn embedding(input: &ParamsInput<'_>) -> Option<String> {
-    let [first, second, ..] = input.marker.args.as_slice() else {
+fn embedding(input: &ParamsInput<'_>) -> Option<String> {
+    let [first, second, ..] = input.args else {
         return None;
     };
     (first.is_tensor() && second.is_tensor()).then(|| format!("{};{}", shown(first), shown(second)))
 }
 
 /// `T=(600,200),fp32,`.
-pub(super) fn tensor_type(input: &ParamsInput<'_>) -> Option<String> {
+fn tensor_type(input: &ParamsInput<'_>) -> Option<String> {
     let arg = input.first()?;
     Some(pairs(&[("T", tuple(arg.tensor()?))], &[&arg.dtype]))
 }
 
 /// `[600,200]fp32`.
-pub(super) fn unary(input: &ParamsInput<'_>) -> Option<String> {
+fn unary(input: &ParamsInput<'_>) -> Option<String> {
     input.first().filter(|a| a.is_tensor()).map(shown)
 }
 
-pub(super) fn cat(input: &ParamsInput<'_>) -> Option<String> {
-    let args = &input.marker.args;
+fn cat(input: &ParamsInput<'_>) -> Option<String> {
+    let args = input.args;
     let shown: Vec<String> = args.iter().filter(|a| a.is_tensor()).map(shown).collect();
     let rank = args.iter().find_map(MarkerArg::tensor)?.len();
     let axis = args
@@ -307,7 +349,7 @@ pub(super) fn cat(input: &ParamsInput<'_>) -> Option<String> {
     Some(format!("T={},A={axis}", shown.join(";")))
 }
 
-pub(super) fn index_select(input: &ParamsInput<'_>) -> Option<String> {
+fn index_select(input: &ParamsInput<'_>) -> Option<String> {
     let (t, dtype) = input.tensor(0, "input")?;
     let dim = *input.ints(1, "dim")?.first()?;
     let (index, _) = input.tensor(2, "index")?;
@@ -319,7 +361,7 @@ pub(super) fn index_select(input: &ParamsInput<'_>) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn masked_select(input: &ParamsInput<'_>) -> Option<String> {
+fn masked_select(input: &ParamsInput<'_>) -> Option<String> {
     let (t, dtype) = input.tensor(0, "input")?;
     let (mask, _) = input.tensor(1, "mask")?;
     let shapes = [("T", tuple(t)), ("M", tuple(mask))];
@@ -334,19 +376,19 @@ fn product(a: &[i64], b: &[i64], dtype: &str) -> Option<String> {
     Some(pairs(&[("M", n), ("N", m), ("K", k)], &[dtype]))
 }
 
-pub(super) fn addmm(input: &ParamsInput<'_>) -> Option<String> {
+fn addmm(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(1, "mat1")?;
     let (b, _) = input.tensor(2, "mat2")?;
     product(a, b, dtype)
 }
 
-pub(super) fn mm(input: &ParamsInput<'_>) -> Option<String> {
+fn mm(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "mat2")?;
     product(a, b, dtype)
 }
 
-pub(super) fn bmm(input: &ParamsInput<'_>) -> Option<String> {
+fn bmm(input: &ParamsInput<'_>) -> Option<String> {
     let (a, dtype) = input.tensor(0, "input")?;
     let (b, _) = input.tensor(1, "mat2")?;
     let (&[batch, m, k], &[_, _, n]) = (a, b) else {
@@ -356,9 +398,9 @@ pub(super) fn bmm(input: &ParamsInput<'_>) -> Option<String> {
     Some(pairs(&named, &[dtype]))
 }
 
-pub(super) fn loss(input: &ParamsInput<'_>) -> Option<String> {
+fn loss(input: &ParamsInput<'_>) -> Option<String> {
     let (x, dtype) = input.tensor(0, "input")?;
-    let mut outward = input.marker.args.iter().rev();
+    let mut outward = input.args.iter().rev();
     let reduction = outward.find_map(|a| match &a.value {
         MarkerValue::Str(word) => Some(word.as_str()),
         _ => None,
@@ -368,24 +410,23 @@ pub(super) fn loss(input: &ParamsInput<'_>) -> Option<String> {
     Some(format!("T={shape},{},red={reduction},", short_type(dtype)).replace(' ', ""))
 }
 
-pub(super) fn adam(input: &ParamsInput<'_>) -> Option<String> {
-    let [weight, _, _, _, gradient, ..] = input.marker.args.as_slice() else {
+fn adam(input: &ParamsInput<'_>) -> Option<String> {
+    let [weight, _, _, _, gradient, ..] = input.args else {
         return None;
     };
     let shape = [("T", tuple(weight.tensor()?))];
     Some(pairs(&shape, &[&weight.dtype, &gradient.dtype]))
 }
 
-pub(super) fn randperm(input: &ParamsInput<'_>) -> Option<String> {
+fn randperm(input: &ParamsInput<'_>) -> Option<String> {
     let n = *input.ints(0, "n")?.first()?;
     Some(pairs(&[("N", n)], &[]))
 }
 
 /// `zeros((2, 3))` and `zeros(2, 3)`.
-pub(super) fn filled(input: &ParamsInput<'_>) -> Option<String> {
+fn filled(input: &ParamsInput<'_>) -> Option<String> {
     let dims: Vec<i64> = match input.ints(0, "size")?.as_slice() {
         [_] => input
-            .marker
             .args
             .iter()
             .filter(|a| a.name.is_empty())
@@ -401,12 +442,12 @@ pub(super) fn filled(input: &ParamsInput<'_>) -> Option<String> {
     Some(list(&dims, "fp32"))
 }
 
-pub(super) fn full(input: &ParamsInput<'_>) -> Option<String> {
+fn full(input: &ParamsInput<'_>) -> Option<String> {
     let dims = input.ints(0, "size")?;
     Some(list(&dims, input.arg(1, "fill_value")?.type_name()))
 }
 
-pub(super) fn copy(input: &ParamsInput<'_>) -> Option<String> {
+fn copy(input: &ParamsInput<'_>) -> Option<String> {
     let (target, to) = input.tensor(0, "self")?;
     let source = input.arg(1, "src")?;
     let from = if source.is_tensor() {
@@ -422,14 +463,19 @@ pub(super) fn copy(input: &ParamsInput<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::cost::kernel_name::decode;
+    use crate::pyprof::marker::Operator;
 
     fn shown(marker: &str, dir: Dir, sub: u64, kernel: &str) -> (String, String) {
-        cells(&ParamsInput {
-            marker: &Marker::parse(marker).unwrap(),
+        let operator = Operator::of_marker(marker).unwrap();
+        let input = ParamsInput {
+            op: &operator.name,
+            args: &operator.marker_args,
             dir,
             sub,
             kernel: &decode(kernel),
-        })
+        };
+        let op = if is_bias(&input) { "bias" } else { "" };
+        (op.into(), super::params(&input))
     }
 
     fn params(marker: &str) -> String {
@@ -465,7 +511,7 @@ mod tests {
         let gemm = "volta_sgemm_32x128_tn";
         assert_eq!(
             of(Dir::Fprop, 0, gemm),
-            ("linear".into(), "M=600,N=(35,20),K=200,fp32,".into())
+            (String::new(), "M=600,N=(35,20),K=200,fp32,".into())
         );
         assert_eq!(of(Dir::Bprop, 0, gemm).1, "M=200,N=(35,20),K=600,fp32,");
         assert_eq!(of(Dir::Bprop, 1, gemm).1, "M=200,N=600,K=(35,20),fp32,");
@@ -475,25 +521,6 @@ mod tests {
             of(Dir::Fprop, 0, add),
             ("bias".into(), "M=600,N=(35,20),fp32,".into())
         );
-    }
-
-    #[test]
-    fn equivalent_sub_numbers_give_equal_params() {
-        let x = tensor("(35, 20)", "float32");
-        let w = tensor("(600, 20)", "float32");
-        for (module, op) in [
-            ("torch.nn.functional", "linear"),
-            ("LSTMCell", "forward"),
-            ("torch", "mm"),
-        ] {
-            let marker = marker(module, op, &[x.clone(), w.clone()]);
-            for sub in 0..20 {
-                for dir in [Dir::Fprop, Dir::Bprop] {
-                    let of = |sub| shown(&marker, dir, sub, "volta_sgemm_32x128_tn");
-                    assert_eq!(of(sub), of(sub_that_counts(sub)), "{op} {sub}");
-                }
-            }
-        }
     }
 
     #[test]

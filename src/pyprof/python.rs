@@ -9,7 +9,7 @@ pub(super) fn push_str(out: &mut String, text: &str) {
 }
 
 /// The quotes around a text.
-pub(super) fn quote(text: &str) -> char {
+fn quote(text: &str) -> char {
     if text.contains('\'') && !text.contains('"') {
         '"'
     } else {
@@ -18,7 +18,7 @@ pub(super) fn quote(text: &str) -> char {
 }
 
 /// Appends the text between the quotes.
-pub(super) fn push_inside(out: &mut String, text: &str, quote: char) {
+fn push_inside(out: &mut String, text: &str, quote: char) {
     let mut plain_from = 0;
     for (at, c) in text.char_indices() {
         if c != quote && c != '\\' && is_printable(c) {

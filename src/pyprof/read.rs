@@ -1,12 +1,14 @@
 //! Reads PyProf's dictionaries as data; PyProf itself evaluates them as code.
 
-use std::io::{BufRead, Read};
+use std::hash::Hash;
+use std::io::BufRead;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
-use super::{Dir, Execution, LaunchContext, RangeTemplate, Records, Text, TextPool, count, names};
+use super::{BATCH, Dir, KernelName, LaunchContext, Record, SeqMarker, names};
 use crate::correlate::literal::{self, Literal};
 
 /// Maximum length of a line. PyProf's own longest, with one marker repeated 702 times, has 90 KB.
@@ -27,90 +29,91 @@ pub struct DictionaryError {
 const REMEDY: &str = "expected one dictionary per line, as `pyprof-advise parse` and PyProf's `parse` write them; \
      write the file again from the profile";
 
-/// Number of bytes read at a time.
-const BLOCK: u64 = 8 << 20;
-
 /// Reads one dictionary per line: a Python literal, or JSON of `parse --format jsonl`. Empty lines are
 /// skipped. `file` names the input in errors.
 ///
 /// # Errors
 /// At the first line that cannot be read, is not a dictionary, or lacks one of PyProf's keys.
-pub fn read(file: &str, mut input: impl BufRead) -> Result<Records, DictionaryError> {
-    let mut records = Records::default();
-    let mut pool = TextPool::default();
+pub fn read(file: &str, mut input: impl BufRead) -> Result<Vec<Record>, DictionaryError> {
+    let mut records = Vec::new();
+    let mut contexts = Shared::default();
+    let mut names = Shared::default();
     let mut line = 0;
-    let mut block = Vec::new();
-    let error = |line, problem| DictionaryError {
-        file: file.to_owned(),
-        line,
-        problem,
-    };
     loop {
-        let problem = fill(&mut block, &mut input);
-        let lines: Vec<&[u8]> = block.split_inclusive(|b| *b == b'\n').collect();
-        if lines.is_empty() && problem.is_none() {
+        let lines = next_lines(&mut input);
+        if lines.is_empty() {
             return Ok(records);
         }
-        let parsed: Vec<Result<Option<Literal<'_>>, String>> =
-            lines.into_par_iter().map(parse_line).collect();
+        let parsed: Vec<Result<Option<Record>, String>> = lines
+            .into_par_iter()
+            .map(|line| parse_line(&line?))
+            .collect();
         for parsed in parsed {
             line += 1;
-            let added = match parsed {
-                Ok(None) => Ok(()),
-                Ok(Some(entry)) => add(&entry, &mut pool, &mut records),
-                Err(problem) => Err(problem),
-            };
-            added.map_err(|problem| error(line, problem))?;
-        }
-        if let Some(problem) = problem {
-            return Err(error(line + 1, problem));
+            let record = parsed.map_err(|problem| DictionaryError {
+                file: file.to_owned(),
+                line,
+                problem,
+            })?;
+            records.extend(record.map(|record| Record {
+                context: contexts.share(record.context),
+                name: names.share(record.name),
+                ..record
+            }));
         }
     }
 }
 
-/// Fills `block` with whole lines: as many as fit, at least one. Returns the problem that prevented reading
-/// the next line, if any.
-fn fill(block: &mut Vec<u8>, input: &mut impl BufRead) -> Option<String> {
-    block.clear();
-    let broken = |error| format!("cannot be read: {error}");
-    let mut problem = Read::take(&mut *input, BLOCK)
-        .read_to_end(block)
-        .err()
-        .map(broken);
-    let mut last = last_line(block);
-    if problem.is_none() && last < block.len() {
-        problem = Read::take(&mut *input, LONGEST_LINE)
-            .read_until(b'\n', block)
-            .err()
-            .map(broken);
-        if problem.is_none() && (block.len() - last) as u64 >= LONGEST_LINE {
-            problem = Some("a line of more than 64 MiB".into());
+/// Stores equal values once.
+#[derive(Debug, Default)]
+struct Shared<T>(FxHashSet<Arc<T>>);
+
+impl<T: Hash + Eq> Shared<T> {
+    fn share(&mut self, value: Arc<T>) -> Arc<T> {
+        if let Some(known) = self.0.get(&value) {
+            return Arc::clone(known);
         }
-        if problem.is_none() {
-            last = block.len();
-        }
+        self.0.insert(Arc::clone(&value));
+        value
     }
-    if problem.is_some() {
-        block.truncate(last);
-    }
-    problem
 }
 
-/// The start of the incomplete last line.
-fn last_line(block: &[u8]) -> usize {
-    let end = block.iter().rposition(|b| *b == b'\n');
-    end.map_or(0, |end| end + 1)
+/// The next lines, up to a few megabytes; none at the end of the input. A line that cannot be read is the
+/// problem with it.
+fn next_lines(input: &mut impl BufRead) -> Vec<Result<Vec<u8>, String>> {
+    /// Bytes after which a batch ends.
+    const ENOUGH: usize = 8 << 20;
+    let mut lines = Vec::new();
+    let mut bytes = 0;
+    while bytes < ENOUGH && lines.len() < BATCH {
+        let mut line = Vec::new();
+        let mut limited = std::io::Read::take(&mut *input, LONGEST_LINE);
+        match limited.read_until(b'\n', &mut line) {
+            Ok(0) => break,
+            Err(error) => lines.push(Err(format!("cannot be read: {error}"))),
+            Ok(_) if line.len() as u64 >= LONGEST_LINE => {
+                lines.push(Err("a line of more than 64 MiB".into()));
+            }
+            Ok(read) => {
+                bytes += read;
+                lines.push(Ok(line));
+                continue;
+            }
+        }
+        break;
+    }
+    lines
 }
 
-/// The literal in a line; `None` for an empty line.
-fn parse_line(line: &[u8]) -> Result<Option<Literal<'_>>, String> {
+/// The record in a line; `None` for an empty line.
+fn parse_line(line: &[u8]) -> Result<Option<Record>, String> {
     let text = std::str::from_utf8(line)
         .map_err(|_| "bytes that are not UTF-8 text".to_owned())?
         .trim_start_matches('\u{feff}')
         .trim();
     match text {
         "" => Ok(None),
-        text => entry(text).map(Some),
+        text => Fields(&entry(text)?).record().map(Some),
     }
 }
 
@@ -144,108 +147,105 @@ fn of_json(value: Value) -> Literal<'static> {
     }
 }
 
-/// Adds the record of a line.
-fn add(entry: &Literal<'_>, pool: &mut TextPool, records: &mut Records) -> Result<(), String> {
-    if !matches!(entry, Literal::Dict(_)) {
-        return Err("not a dictionary".into());
-    }
-    let get = |key: &str| entry.get(key).ok_or_else(|| format!("no key '{key}'"));
-    let mut in_ranges = Vec::new();
-    let mut texts =
-        |key: &str| strings(get(key)?, pool).ok_or_else(|| wrong(key, "a list of strings"));
-    let mut context = LaunchContext {
-        layer: texts("layer")?,
-        trace: texts("trace")?,
-        reprs: texts("reprMarkers")?,
-        markers: texts("marker")?,
-        seq_markers: (texts("seqMarker")?.iter())
-            .map(|text| RangeTemplate::cut(text, &mut in_ranges))
-            .collect(),
-        dir: match get("dir")?.as_str() {
-            Some("fprop") => Dir::Fprop,
-            Some("bprop") => Dir::Bprop,
-            _ => Dir::Na,
-        },
-        mods: texts("mod")?,
-        ops: texts("op")?,
-    };
-    once(&mut context);
-    let text = |key: &str| {
-        let value = get(key)?.as_str();
-        value.ok_or_else(|| wrong(key, "a string"))
-    };
-    let whole = |key: &str| natural(get(key)?).ok_or_else(|| wrong(key, "a whole number"));
-    let small = |key: &str| {
-        let value = u32::try_from(whole(key)?);
-        value.map_err(|_| wrong(key, "a number below 2^32"))
-    };
-    let ids = |key: &str| {
-        let items = get(key)?.items();
-        let all = items.and_then(|items| items.iter().map(natural).collect::<Option<Vec<u64>>>());
-        all.ok_or_else(|| wrong(key, "a list of whole numbers"))
-    };
-    let dims = |key: &str| triple(get(key)?).ok_or_else(|| wrong(key, "three whole numbers"));
-    let optional = |key: &str| match get(key)? {
-        Literal::None => Ok(None),
-        _ => whole(key).map(Some),
-    };
-    let long = text("kLongName")?;
-    // A name that PyProf truncated is repaired; any other name is kept.
-    let short = match text("kShortName")? {
-        cut if cut == names::as_pyprof(long) => names::short(long),
-        own => own.to_owned(),
-    };
-    let duration = i64::try_from(whole("kDuration")?).unwrap_or(i64::MAX);
-    let (seq, alt) = (ids("seqId")?, ids("altSeqId")?);
-    let sub = optional("subSeqId")?.unwrap_or(0);
-    let tid = optional("tid")?;
-    let (device, stream) = (small("device")?, small("stream")?);
-    let dims = records.dims(dims("grid")?, dims("block")?);
-    let lists = [in_ranges, seq, alt];
-    let numbers = records.numbers.len();
-    records.numbers.extend(lists.iter().flatten());
-    let execution = Execution {
-        duration,
-        sub,
-        numbers,
-        counts: lists.map(|list| count(0, list.len())),
-        name: records.name(pool.text(&short), pool.text(long)),
-        context: records.context(context),
-        tid: records.tid(tid),
-        dims,
-        device,
-        stream,
-        call: (entry.get("call").and_then(natural)).and_then(|call| u32::try_from(call).ok()),
-    };
-    records.push(execution);
-    Ok(())
-}
+/// The dictionary of a line.
+struct Fields<'l>(&'l Literal<'l>);
 
-fn wrong(key: &str, expected: &str) -> String {
-    format!("'{key}' is not {expected}")
-}
-
-/// Keeps the first of equal markers: PyProf repeats a marker for each range that has it.
-fn once(context: &mut LaunchContext) {
-    let mut seen: FxHashSet<Text> = FxHashSet::default();
-    let first: Vec<bool> = context
-        .markers
-        .iter()
-        .map(|marker| seen.insert(Text::clone(marker)))
-        .collect();
-    if first.iter().all(|first| *first) {
-        return;
+impl Fields<'_> {
+    /// The record, or the first problem.
+    fn record(&self) -> Result<Record, String> {
+        if !matches!(self.0, Literal::Dict(_)) {
+            return Err("not a dictionary".into());
+        }
+        let layer = self.texts("layer")?;
+        let trace = self.texts("trace")?;
+        let reprs = self.texts("reprMarkers")?;
+        let markers = self.texts("marker")?;
+        let seq_markers = self.texts("seqMarker")?;
+        let mut context = LaunchContext {
+            layer,
+            trace,
+            reprs,
+            markers,
+            dir: self.value("dir", "", |dir| Some(direction(dir)))?,
+            mods: self.texts("mod")?,
+            ops: self.texts("op")?,
+        };
+        keep_distinct_markers(&mut context);
+        let long = self.text("kLongName")?;
+        // A name that PyProf truncated is repaired; any other name is kept.
+        let short = match self.text("kShortName")? {
+            cut if cut == names::as_pyprof(&long) => names::short(&long),
+            own => own,
+        };
+        Ok(Record {
+            name: Arc::new(KernelName { short, long }),
+            duration: self.number("kDuration")?,
+            context: Arc::new(context),
+            seq_markers: seq_markers.into_iter().map(SeqMarker::Text).collect(),
+            seq: self.numbers("seqId")?,
+            alt: self.numbers("altSeqId")?,
+            sub: self.number_or_none("subSeqId")?.unwrap_or(0),
+            tid: self.number_or_none("tid")?,
+            device: self.small_number("device")?,
+            stream: self.small_number("stream")?,
+            call: self.small_number("call").ok(),
+            grid: self.sizes("grid")?,
+            block: self.sizes("block")?,
+        })
     }
-    // Modules and operators are parallel to the markers.
-    for list in [&mut context.markers, &mut context.mods, &mut context.ops] {
-        let mut keep = first.iter();
-        list.retain(|_| keep.next().copied().unwrap_or(true));
+
+    fn value<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        convert: impl Fn(&Literal<'_>) -> Option<T>,
+    ) -> Result<T, String> {
+        let value = self.0.get(key).ok_or_else(|| format!("no key '{key}'"))?;
+        convert(value).ok_or_else(|| format!("'{key}' is not {expected}"))
+    }
+
+    fn text(&self, key: &str) -> Result<String, String> {
+        self.value(key, "a string", text)
+    }
+
+    fn texts(&self, key: &str) -> Result<Vec<String>, String> {
+        self.value(key, "a list of strings", |value| {
+            value.items()?.iter().map(text).collect()
+        })
+    }
+
+    fn number(&self, key: &str) -> Result<u64, String> {
+        self.value(key, "a whole number", natural)
+    }
+
+    fn number_or_none(&self, key: &str) -> Result<Option<u64>, String> {
+        self.value(key, "a whole number", |value| match value {
+            Literal::None => Some(None),
+            value => natural(value).map(Some),
+        })
+    }
+
+    fn small_number(&self, key: &str) -> Result<u32, String> {
+        u32::try_from(self.number(key)?).map_err(|_| format!("'{key}' is not a number below 2^32"))
+    }
+
+    fn numbers(&self, key: &str) -> Result<Vec<u64>, String> {
+        self.value(key, "a list of whole numbers", |value| {
+            value.items()?.iter().map(natural).collect()
+        })
+    }
+
+    fn sizes(&self, key: &str) -> Result<[u32; 3], String> {
+        let size = |value: &Literal<'_>| u32::try_from(natural(value)?).ok();
+        self.value(key, "three whole numbers", |value| match value.items()? {
+            [x, y, z] => Some([size(x)?, size(y)?, size(z)?]),
+            _ => None,
+        })
     }
 }
 
-fn strings(value: &Literal<'_>, pool: &mut TextPool) -> Option<Vec<Text>> {
-    let items = value.items()?.iter();
-    items.map(|item| Some(pool.text(item.as_str()?))).collect()
+fn text(value: &Literal<'_>) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
 fn natural(value: &Literal<'_>) -> Option<u64> {
@@ -255,12 +255,23 @@ fn natural(value: &Literal<'_>) -> Option<u64> {
     }
 }
 
-fn triple(value: &Literal<'_>) -> Option<[u32; 3]> {
-    let [x, y, z] = value.items()? else {
-        return None;
-    };
-    let dim = |d: &Literal<'_>| u32::try_from(natural(d)?).ok();
-    Some([dim(x)?, dim(y)?, dim(z)?])
+fn direction(value: &Literal<'_>) -> Dir {
+    match value.as_str() {
+        Some("fprop") => Dir::Fprop,
+        Some("bprop") => Dir::Bprop,
+        _ => Dir::Na,
+    }
+}
+
+/// Keeps the first of equal markers: PyProf repeats a marker for each range that has it.
+fn keep_distinct_markers(context: &mut LaunchContext) {
+    let mut seen = FxHashSet::default();
+    let first: Vec<bool> = context.markers.iter().map(|m| seen.insert(m)).collect();
+    // Modules and operators are parallel to the markers.
+    for list in [&mut context.markers, &mut context.mods, &mut context.ops] {
+        let mut keep = first.iter();
+        list.retain(|_| keep.next().copied().unwrap_or(true));
+    }
 }
 
 #[cfg(test)]
@@ -274,11 +285,11 @@ mod tests {
         'subSeqId': 2, 'altSeqId': [3], 'dir': 'bprop', 'mod': ['m'], 'op': ['o'], 'tid': None, \
         'device': 0, 'stream': 7, 'grid': (1, 2, 3), 'block': (4, 5, 6), 'kLongName': 'k<1>'}";
 
-    fn lines(records: &Records, shape: LineFormat) -> Vec<String> {
-        records.lines(shape).collect()
+    fn lines(records: &[Record], format: LineFormat) -> Vec<String> {
+        records.iter().map(|record| record.line(format)).collect()
     }
 
-    fn of(text: &str) -> Result<Records, DictionaryError> {
+    fn of(text: &str) -> Result<Vec<Record>, DictionaryError> {
         read("net.dict", text.as_bytes())
     }
 
@@ -300,12 +311,9 @@ mod tests {
                 "'mod': ['A', 'A', 'B', 'A'], 'op': ['x', 'x', 'y', 'x']",
             );
         let records = of(&many).unwrap();
-        let context = records.get(0).unwrap().context();
+        let context = &records[0].context;
         let lists = [&context.markers, &context.mods, &context.ops];
-        assert_eq!(
-            lists.map(|l| l.iter().map(|t| &**t).collect::<Vec<_>>()),
-            [["a", "b"], ["A", "B"], ["x", "y"]]
-        );
+        assert_eq!(lists, [&["a", "b"], &["A", "B"], &["x", "y"]]);
     }
 
     #[test]
@@ -358,8 +366,8 @@ mod tests {
     }
 
     #[test]
-    fn line_numbers_continue_across_blocks() {
-        let lines = BLOCK as usize / LINE.len() + 1000;
+    fn line_numbers_continue_across_batches() {
+        let lines = BATCH + 1000;
         let mut text = format!("{LINE}\n").repeat(lines);
         assert_eq!(of(&text).unwrap().len(), lines);
         text.push_str("\n[1]\n");

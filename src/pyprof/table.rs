@@ -1,11 +1,12 @@
 //! PyProf's columns and its three layouts: separated by spaces, CSV, and columns of fixed width.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use rayon::prelude::*;
 
-use super::rows::{KernelRows, Line, Of};
-use super::{BATCH, KernelName, LaunchContext, PIECE, Text, push_number};
+use super::rows::KernelRow;
+use super::{BATCH, PIECE};
 use crate::base::InvalidArgument;
 use crate::base::suggest::did_you_mean;
 use crate::base::text::{csv_cell, plain};
@@ -23,46 +24,8 @@ pub struct ProfColumn {
     pub width: usize,
     /// Whether it is aligned to the right with `-w`.
     number: bool,
-    cell: Cell,
-}
-
-/// How the cells of a column are formatted.
-#[derive(Debug, Clone, Copy)]
-enum Cell {
-    /// Numbers and commas, individual for each kernel.
-    Own(fn(&mut Vec<u8>, &Line<'_>)),
-    /// A text that depends on a shared part of the kernel.
-    Shared(Of, fn(&Shared<'_>) -> String),
-}
-
-/// The shared part that a cell's text is derived from.
-struct Shared<'a> {
-    rows: &'a KernelRows<'a>,
-    /// Its index among parts of its kind.
-    at: usize,
-    /// Whether columns have a fixed width, so that long cells are shortened.
-    fixed: bool,
-}
-
-impl<'a> Shared<'a> {
-    fn name(&self) -> Option<&'a KernelName> {
-        self.rows.records.names.get_index(self.at)
-    }
-
-    fn context(&self) -> Option<&'a LaunchContext> {
-        self.rows.records.contexts.get_index(self.at)
-    }
-
-    fn cells(&self, of: fn(&super::rows::RowCells) -> &str) -> String {
-        let cells = self.rows.cells.get_index(self.at);
-        cells.map(of).unwrap_or_default().to_owned()
-    }
-
-    fn dims(&self, of: fn(&super::LaunchDims) -> [u32; 3]) -> String {
-        let dims = self.rows.records.dims.get_index(self.at);
-        let [x, y, z] = dims.map_or([0; 3], of);
-        format!("{x},{y},{z}")
-    }
+    /// The text of a cell; `true` where columns have a fixed width.
+    cell: fn(&KernelRow, bool) -> Cow<'_, str>,
 }
 
 const fn column(
@@ -71,7 +34,7 @@ const fn column(
     width: usize,
     number: bool,
     about: &'static str,
-    cell: Cell,
+    cell: fn(&KernelRow, bool) -> Cow<'_, str>,
 ) -> ProfColumn {
     ProfColumn {
         key,
@@ -91,7 +54,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         7,
         true,
         "number of the kernel, from 1",
-        Cell::Own(|out, l| push_number(out, l.at + 1)),
+        |row, _| number(row.number),
     ),
     column(
         "seq",
@@ -99,7 +62,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         7,
         false,
         "autograd sequence number",
-        Cell::Own(|out, l| push_list(out, l.record.seq())),
+        |row, _| numbers(&row.record.seq),
     ),
     column(
         "altseq",
@@ -107,7 +70,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         7,
         false,
         "other sequence numbers around it",
-        Cell::Own(|out, l| push_list(out, l.record.alt())),
+        |row, _| numbers(&row.record.alt),
     ),
     column(
         "tid",
@@ -115,10 +78,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         12,
         true,
         "thread that launched it",
-        Cell::Shared(Of::Tid, |s| {
-            let tid = s.rows.records.tids.get_index(s.at).copied().flatten();
-            tid.map_or_else(|| "-".into(), |t| t.to_string())
-        }),
+        |row, _| number_or_dash(row.record.tid),
     ),
     column(
         "layer",
@@ -126,9 +86,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         10,
         false,
         "your `layer:` ranges, outermost first",
-        Cell::Shared(Of::Source, |s| {
-            or_dash(s.context().map(|p| p.layer.join(":")).unwrap_or_default())
-        }),
+        |row, _| or_dash(row.context().layer.join(":")),
     ),
     column(
         "trace",
@@ -136,27 +94,18 @@ pub const COLUMNS: &[ProfColumn] = &[
         25,
         false,
         "source lines of the call",
-        Cell::Shared(Of::Source, |s| {
-            trace(s.context().map_or(&[], |p| p.trace.as_slice()), s.fixed)
-        }),
+        |row, fixed| trace(&row.context().trace, fixed),
     ),
-    column(
-        "dir",
-        "Direction",
-        5,
-        false,
-        "fprop or bprop",
-        Cell::Shared(Of::Context, |s| {
-            s.context().map_or("na", |p| p.dir.name()).to_owned()
-        }),
-    ),
+    column("dir", "Direction", 5, false, "fprop or bprop", |row, _| {
+        row.record.context.dir.name().into()
+    }),
     column(
         "sub",
         "Sub",
         3,
         true,
         "counts kernels of one sequence number and operator",
-        Cell::Own(|out, l| push_number(out, l.record.sub())),
+        |row, _| number(row.record.sub),
     ),
     column(
         "mod",
@@ -164,25 +113,16 @@ pub const COLUMNS: &[ProfColumn] = &[
         15,
         false,
         "module of the operator",
-        Cell::Shared(Of::RowCells, |s| s.cells(|c| &c.module)),
+        |row, _| row.module().into(),
     ),
-    column(
-        "op",
-        "Op",
-        15,
-        false,
-        "operator",
-        Cell::Shared(Of::RowCells, |s| s.cells(|c| &c.op)),
-    ),
+    column("op", "Op", 15, false, "operator", |row, _| row.op().into()),
     column(
         "kernel",
         "Kernel",
         0,
         false,
         "short name of the kernel",
-        Cell::Shared(Of::Name, |s| {
-            or_dash(s.name().map_or("", |n| &n.short).replace(' ', "_"))
-        }),
+        |row, _| or_dash(row.record.name.short.replace(' ', "_")),
     ),
     column(
         "params",
@@ -190,7 +130,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         0,
         false,
         "shapes and types of the arguments",
-        Cell::Shared(Of::RowCells, |s| s.cells(|c| &c.params)),
+        |row, _| row.params().into(),
     ),
     column(
         "sil",
@@ -198,7 +138,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         10,
         true,
         "time on the GPU, ns",
-        Cell::Own(|out, l| push_number(out, l.record.duration())),
+        |row, _| number(row.record.duration),
     ),
     column(
         "tc",
@@ -206,12 +146,11 @@ pub const COLUMNS: &[ProfColumn] = &[
         2,
         false,
         "1 on Tensor Cores, 0 not, - unknown or no such work",
-        Cell::Shared(Of::Name, |s| {
-            let answer = s.rows.tensor_core.get(s.at).copied().flatten();
-            answer
-                .map_or("-", |yes| if yes { "1" } else { "0" })
-                .to_owned()
-        }),
+        |row, _| match row.tensor_core() {
+            Some(true) => "1".into(),
+            Some(false) => "0".into(),
+            None => "-".into(),
+        },
     ),
     column(
         "device",
@@ -219,31 +158,21 @@ pub const COLUMNS: &[ProfColumn] = &[
         3,
         true,
         "number of the GPU",
-        Cell::Own(|out, l| push_number(out, l.record.device())),
+        |row, _| number(row.record.device),
     ),
-    column(
-        "stream",
-        "Stream",
-        3,
-        true,
-        "CUDA stream",
-        Cell::Own(|out, l| push_number(out, l.record.stream())),
-    ),
-    column(
-        "grid",
-        "Grid",
-        12,
-        false,
-        "thread blocks",
-        Cell::Shared(Of::Dims, |s| s.dims(|d| d.grid)),
-    ),
+    column("stream", "Stream", 3, true, "CUDA stream", |row, _| {
+        number(row.record.stream)
+    }),
+    column("grid", "Grid", 12, false, "thread blocks", |row, _| {
+        numbers(&row.record.grid)
+    }),
     column(
         "block",
         "Block",
         12,
         false,
         "threads of a block",
-        Cell::Shared(Of::Dims, |s| s.dims(|d| d.block)),
+        |row, _| numbers(&row.record.block),
     ),
     column(
         "flops",
@@ -251,7 +180,7 @@ pub const COLUMNS: &[ProfColumn] = &[
         12,
         true,
         "share of the call's FLOPs (an FMA is 2), - unknown",
-        Cell::Own(|out, l| push_known(out, l.flops)),
+        |row, _| number_or_dash(row.flops()),
     ),
     column(
         "bytes",
@@ -259,39 +188,37 @@ pub const COLUMNS: &[ProfColumn] = &[
         12,
         true,
         "share of the call's DRAM traffic, - unknown",
-        Cell::Own(|out, l| push_known(out, l.bytes)),
+        |row, _| number_or_dash(row.bytes()),
     ),
 ];
 
 /// The default columns of `prof`.
 pub const DEFAULT: &str = "idx,dir,sub,mod,op,kernel,params,sil";
 
-fn or_dash(text: String) -> String {
-    if text.is_empty() { "-".into() } else { text }
+fn number<'a>(number: impl ToString) -> Cow<'a, str> {
+    number.to_string().into()
 }
 
-fn push_list(out: &mut Vec<u8>, ids: &[u64]) {
-    if ids.is_empty() {
-        out.push(b'-');
-    }
-    for (at, id) in ids.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        push_number(out, *id);
-    }
+fn number_or_dash<'a>(known: Option<u64>) -> Cow<'a, str> {
+    known.map_or("-".into(), number)
 }
 
-fn push_known(out: &mut Vec<u8>, number: Option<u64>) {
-    match number {
-        Some(number) => push_number(out, number),
-        None => out.push(b'-'),
+fn numbers<'a>(list: &[impl ToString]) -> Cow<'a, str> {
+    let list: Vec<String> = list.iter().map(ToString::to_string).collect();
+    or_dash(list.join(","))
+}
+
+fn or_dash<'a>(text: String) -> Cow<'a, str> {
+    if text.is_empty() {
+        "-".into()
+    } else {
+        text.into()
     }
 }
 
-fn trace(lines: &[Text], fixed: bool) -> String {
+fn trace(lines: &[String], fixed: bool) -> Cow<'_, str> {
     match lines.last() {
-        Some(last) if fixed => last.rsplit('/').next().unwrap_or(last).to_owned(),
+        Some(last) if fixed => last.rsplit('/').next().unwrap_or(last).into(),
         _ => or_dash(lines.join(",")),
     }
 }
@@ -364,55 +291,48 @@ impl TableLayout {
     }
 
     /// The separator between cells, and the line ending.
-    fn between(&self) -> (&'static [u8], &'static [u8]) {
+    fn between(&self) -> (&'static str, &'static str) {
         match self {
-            TableLayout::Spaces => (b" ", b"\n"),
-            TableLayout::Csv { .. } => (b",", b"\n"),
-            TableLayout::Fixed(_) => (b" ", b" \n"),
+            TableLayout::Spaces => (" ", "\n"),
+            TableLayout::Csv { .. } => (",", "\n"),
+            TableLayout::Fixed(_) => (" ", " \n"),
         }
     }
 
-    /// A text as a cell of the column `at`.
-    fn cell(&self, at: usize, text: &str, number: bool) -> String {
-        let word = plain(text);
-        match self {
-            TableLayout::Csv { raw: false } => csv_cell(text),
-            TableLayout::Csv { raw: true } => format!("\"{}\"", word.replace('"', "\"\"")),
-            TableLayout::Spaces => word.replace(char::is_whitespace, "_"),
-            TableLayout::Fixed(widths) => {
-                let width = widths.get(at).copied().unwrap_or(0);
-                if number {
-                    format!("{word:>width$}")
-                } else {
-                    format!("{:width$}", fitted(&word, width))
+    /// Appends a line with these cells; `true` before a cell that is a number.
+    fn push_line<'c>(&self, out: &mut String, cells: impl Iterator<Item = (bool, Cow<'c, str>)>) {
+        let (between, end) = self.between();
+        for (at, (is_number, text)) in cells.enumerate() {
+            if at > 0 {
+                out.push_str(between);
+            }
+            match self {
+                // Numbers have nothing to escape.
+                TableLayout::Spaces if is_number => out.push_str(&text),
+                TableLayout::Csv { .. } if is_number => out.extend(["\"", &text, "\""]),
+                TableLayout::Spaces => {
+                    out.push_str(&plain(&text).replace(char::is_whitespace, "_"));
+                }
+                TableLayout::Csv { raw: false } => out.push_str(&csv_cell(&text)),
+                TableLayout::Csv { raw: true } => {
+                    out.extend(["\"", &plain(&text).replace('"', "\"\""), "\""]);
+                }
+                TableLayout::Fixed(widths) => {
+                    let width = widths.get(at).copied().unwrap_or(0);
+                    out.push_str(&aligned(&plain(&text), width, is_number));
                 }
             }
         }
+        out.push_str(end);
     }
+}
 
-    /// Appends numbers and commas as a cell of the column `at`.
-    fn push(
-        &self,
-        out: &mut Vec<u8>,
-        at: usize,
-        column: &ProfColumn,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        match self {
-            TableLayout::Spaces => write(out),
-            TableLayout::Csv { .. } => {
-                out.push(b'"');
-                write(out);
-                out.push(b'"');
-            }
-            TableLayout::Fixed(_) => {
-                let start = out.len();
-                write(out);
-                let written = out.split_off(start);
-                let text = String::from_utf8(written).unwrap_or_default();
-                out.extend_from_slice(self.cell(at, &text, column.number).as_bytes());
-            }
-        }
+/// A text in a column of fixed width: numbers to the right, other texts to the left and cut to the width.
+fn aligned(text: &str, width: usize, is_number: bool) -> String {
+    if is_number {
+        format!("{text:>width$}")
+    } else {
+        format!("{:width$}", fitted(text, width))
     }
 }
 
@@ -425,16 +345,6 @@ fn fitted(text: &str, width: usize) -> String {
     kept.chain((width > 0).then_some('…')).collect()
 }
 
-/// A header as PyProf prints it: shortened above a narrow column.
-fn header(column: &ProfColumn, fixed: bool) -> &'static str {
-    let cut = if fixed && column.width > 0 {
-        column.header.get(..column.width)
-    } else {
-        None
-    };
-    cut.unwrap_or(column.header)
-}
-
 /// Writes the header and one line per record.
 ///
 /// # Errors
@@ -443,84 +353,36 @@ pub fn write(
     out: &mut dyn Write,
     columns: &[&ProfColumn],
     layout: &TableLayout,
-    rows: &KernelRows<'_>,
+    rows: &[KernelRow],
 ) -> io::Result<()> {
-    let (between, end) = layout.between();
-    // Headers are aligned to the left, even above numbers.
     let fixed = matches!(layout, TableLayout::Fixed(_));
-    let headers = (columns.iter().enumerate())
-        .map(|(at, c)| layout.cell(at, header(c, fixed), false).into_bytes());
-    out.write_all(&headers.collect::<Vec<_>>().join(between))?;
-    out.write_all(end)?;
-    let table = Table::new(columns, layout, rows);
-    for first in (0..rows.len()).step_by(BATCH) {
-        for text in table.batch(first) {
-            out.write_all(&text)?;
+    let mut headers = String::new();
+    // Headers are aligned to the left, even above numbers.
+    let cells = columns.iter().map(|c| (false, header(c, fixed).into()));
+    layout.push_line(&mut headers, cells);
+    out.write_all(headers.as_bytes())?;
+    let lines = |rows: &[KernelRow]| {
+        let mut lines = String::new();
+        for row in rows {
+            let cells = columns.iter().map(|c| (c.number, (c.cell)(row, fixed)));
+            layout.push_line(&mut lines, cells);
+        }
+        lines
+    };
+    for batch in rows.chunks(BATCH) {
+        let pieces: Vec<String> = batch.par_chunks(PIECE).map(lines).collect();
+        for piece in pieces {
+            out.write_all(piece.as_bytes())?;
         }
     }
     Ok(())
 }
 
-/// The table with every shared text formatted.
-struct Table<'a> {
-    columns: &'a [&'a ProfColumn],
-    layout: &'a TableLayout,
-    rows: &'a KernelRows<'a>,
-    /// The texts by column; empty for a column of numbers.
-    ready: Vec<Vec<String>>,
-}
-
-impl<'a> Table<'a> {
-    fn new(
-        columns: &'a [&'a ProfColumn],
-        layout: &'a TableLayout,
-        rows: &'a KernelRows<'a>,
-    ) -> Table<'a> {
-        let fixed = matches!(layout, TableLayout::Fixed(_));
-        let ready = |(column, c): (usize, &&ProfColumn)| match c.cell {
-            Cell::Own(_) => Vec::new(),
-            Cell::Shared(of, text) => (0..of.count(rows))
-                .into_par_iter()
-                .map(|at| layout.cell(column, &text(&Shared { rows, at, fixed }), c.number))
-                .collect(),
-        };
-        Table {
-            columns,
-            layout,
-            rows,
-            ready: columns.iter().enumerate().map(ready).collect(),
-        }
-    }
-
-    /// The lines of the batch that begins with row `first`, in parts.
-    fn batch(&self, first: usize) -> Vec<Vec<u8>> {
-        let end = self.rows.len().min(first.saturating_add(BATCH));
-        let starts: Vec<usize> = (first..end).step_by(PIECE).collect();
-        let piece = |start: &usize| {
-            let mut out = Vec::new();
-            for line in (*start..end.min(start + PIECE)).filter_map(|at| self.rows.line(at)) {
-                self.push(&mut out, &line);
-            }
-            out
-        };
-        starts.par_iter().map(piece).collect()
-    }
-
-    fn push(&self, out: &mut Vec<u8>, line: &Line<'_>) {
-        let (between, end) = self.layout.between();
-        for (at, (column, ready)) in self.columns.iter().zip(&self.ready).enumerate() {
-            if at > 0 {
-                out.extend_from_slice(between);
-            }
-            match column.cell {
-                Cell::Own(write) => self.layout.push(out, at, column, |out| write(out, line)),
-                Cell::Shared(of, _) => {
-                    let text = ready.get(of.of(line)).map_or("", String::as_str);
-                    out.extend_from_slice(text.as_bytes());
-                }
-            }
-        }
-        out.extend_from_slice(end);
+/// A header as PyProf prints it: shortened above a narrow column.
+fn header(column: &ProfColumn, fixed: bool) -> &'static str {
+    match column.header.get(..column.width) {
+        Some(cut) if fixed && column.width > 0 => cut,
+        _ => column.header,
     }
 }
 
@@ -530,13 +392,9 @@ mod tests {
     use super::*;
 
     fn line(layout: &TableLayout, cells: &[&str]) -> String {
-        let (between, end) = layout.between();
-        let cells: Vec<String> = (0..)
-            .zip(cells)
-            .map(|(at, text)| layout.cell(at, text, false))
-            .collect();
-        let word = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        (cells.join(&word(between)) + &word(end)).replace('\n', "")
+        let mut line = String::new();
+        layout.push_line(&mut line, cells.iter().map(|text| (false, (*text).into())));
+        line.replace('\n', "")
     }
 
     #[test]

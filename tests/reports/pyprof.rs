@@ -14,7 +14,8 @@ use std::process::{Command, Output, Stdio};
 use pyprof_advise::correlate::{Run, correlate};
 use pyprof_advise::cost::{VOCABULARY, ops};
 use pyprof_advise::profile::KernelId;
-use pyprof_advise::pyprof::{self, LineFormat, Records, rows, table};
+use pyprof_advise::pyprof::rows::{self, KernelRow};
+use pyprof_advise::pyprof::{self, LineFormat, Record, table};
 use pyprof_advise::read;
 
 const PAGE: &str = include_str!("../../docs/pyprof-differences.md");
@@ -44,22 +45,22 @@ fn run(path: &Path) -> Run {
     correlate(read::open(path, &read::NoProgress).unwrap(), &VOCABULARY)
 }
 
-fn records(path: &Path) -> Records {
-    pyprof::records(&run(path))
+fn records(path: &Path) -> Vec<Record> {
+    pyprof::records(&run(path)).collect()
 }
 
-fn dict(records: &Records) -> String {
+fn dict(records: &[Record]) -> String {
     records
-        .lines(LineFormat::Python)
-        .map(|l| l + "\n")
+        .iter()
+        .map(|record| record.line(LineFormat::Python) + "\n")
         .collect()
 }
 
 /// Every cell of the rows.
-fn cells(records: &Records) -> String {
+fn cells(records: &[Record]) -> String {
     let columns = table::columns("all").unwrap();
     let mut out = Vec::new();
-    let rows = rows::rows(records);
+    let rows = rows::rows(records.to_vec());
     table::write(
         &mut out,
         &columns,
@@ -242,10 +243,7 @@ fn columns_and_width_can_be_chosen() {
 
 #[test]
 fn invalid_input_is_reported_with_its_line() {
-    let line = records(&fixture())
-        .lines(LineFormat::Python)
-        .next()
-        .unwrap();
+    let line = records(&fixture())[0].line(LineFormat::Python);
     let error = refused(&["prof"], &format!("{line}\nprint(1)\n"));
     assert!(error.contains("standard input:2: "), "{error}");
     let error = refused(&["prof", "README.md"], "");
@@ -261,7 +259,7 @@ fn invalid_input_is_reported_with_its_line() {
 }
 
 /// The records of a described profile.
-fn described(description: &str) -> Records {
+fn described(description: &str) -> Vec<Record> {
     let records = records(&synthetic::build(description).path());
     let lines = dict(&records);
     let again = pyprof::read("net.dict", lines.as_bytes()).unwrap();
@@ -284,21 +282,21 @@ range aten::mm
     kernel replayed 1 6us
 ",
     );
-    let rows = rows::rows(&records);
+    let rows = rows::rows(records);
     let of = |name: &str| {
-        let at = records.iter().position(|r| r.short_name() == name).unwrap();
-        (records.get(at).unwrap(), rows.get(at).unwrap())
+        let mut named = rows.iter().filter(|row| row.record.name.short == name);
+        named.next().unwrap()
     };
-    let (_, product) = of("volta_sgemm_64x32_nn");
-    assert_eq!(product.context.layer.join(":"), "enc:att");
-    assert_eq!(product.params, "M=8,N=64,K=32,fp32,");
-    assert_eq!(product.flops, Some(2 * 64 * 32 * 8));
+    let product = of("volta_sgemm_64x32_nn");
+    assert_eq!(product.context().layer.join(":"), "enc:att");
+    assert_eq!(product.params(), "M=8,N=64,K=32,fp32,");
+    assert_eq!(product.flops(), Some(2 * 64 * 32 * 8));
     for name in ["alone", "replayed"] {
-        let (record, row) = of(name);
-        assert_eq!(record.context().dir.name(), "na", "{name}");
-        assert_eq!((row.op, row.flops), ("na", None), "{name}");
+        let row = of(name);
+        assert_eq!(row.record.context.dir.name(), "na", "{name}");
+        assert_eq!((row.op(), row.flops()), ("na", None), "{name}");
     }
-    assert_eq!(of("alone").0.tid(), None);
+    assert_eq!(of("alone").record.tid, None);
 }
 
 #[test]
@@ -314,13 +312,10 @@ op torch.mm f32[64,32] f32[32,8]
   kernel splitKreduce_kernel 4 3us
 ",
     );
-    let rows = rows::rows(&records);
+    let rows = rows::rows(records);
     let flops = |name: &str| -> Vec<Option<u64>> {
-        let own = records
-            .iter()
-            .zip(rows.iter())
-            .filter(|(r, _)| r.short_name() == name);
-        own.map(|(_, row)| row.flops).collect()
+        let own = rows.iter().filter(|row| row.record.name.short == name);
+        own.map(KernelRow::flops).collect()
     };
     assert_eq!(flops("elementwise_kernel"), [Some(1000); 3]);
     assert_eq!(flops("volta_sgemm_64x32_nn"), [Some(2 * 64 * 32 * 8)]);
@@ -360,13 +355,13 @@ fn the_kernels_of_one_call_of_a_trace_share_its_cost() {
     .unwrap();
     let records = records(&path);
     let again = pyprof::read("net.dict", dict(&records).as_bytes()).unwrap();
-    for records in [&records, &again] {
+    assert_eq!(dict(&again), dict(&records));
+    for records in [records, again] {
         let rows = rows::rows(records);
-        let bytes: Vec<u64> = rows.iter().map(|row| row.bytes.unwrap()).collect();
+        let bytes: Vec<u64> = rows.iter().map(|row| row.bytes().unwrap()).collect();
         // Each call reads 2 and writes 4 bytes per element.
         assert_eq!(bytes, [6000; 8]);
     }
-    assert_eq!(dict(&again), dict(&records));
 }
 
 /// Per operator call of the run: the cost in the cost table, and the sum over the rows of its kernels,
@@ -374,11 +369,10 @@ fn the_kernels_of_one_call_of_a_trace_share_its_cost() {
 /// gradients with kernels.
 fn calls_and_rows(path: &Path) -> (usize, Vec<String>) {
     let run = run(path);
-    let records = pyprof::records(&run);
-    let rows = rows::rows(&records);
+    let rows = rows::rows(pyprof::records(&run));
     let mut sums: BTreeMap<usize, (u64, Vec<KernelId>)> = BTreeMap::new();
     for (at, (link, row)) in run.links.iter().zip(rows.iter()).enumerate() {
-        if let (Some(op), Some(flops)) = (link.op, row.flops) {
+        if let (Some(op), Some(flops)) = (link.op, row.flops()) {
             let sum = sums.entry(op.idx()).or_default();
             sum.0 += flops;
             sum.1.push(KernelId::new(at));

@@ -320,25 +320,24 @@ fn prof_and_advise_agree_on_costs() {
         ),
     ] {
         let Some(run) = real(file) else { return };
-        let records = pyprof::records(run);
-        let rows = rows::rows(&records);
-        let known = |row: &KernelRow<'_>| {
-            row.op == op && row.module == "aten" && !row.params.contains("na")
+        let rows = rows::rows(pyprof::records(run));
+        let known = |row: &KernelRow| {
+            row.op() == op && row.module() == "aten" && !row.params().contains("na")
         };
-        assert!(rows.iter().any(|row| known(&row)), "{file}");
-        let lines = rows.iter().flat_map(|row| &row.context.trace);
+        assert!(rows.iter().any(known), "{file}");
+        let lines = rows.iter().flat_map(|row| &row.context().trace);
         let mut lines = lines.filter(|l| l.contains(line));
         assert!(lines.next().is_some(), "{file}");
 
         let costed = estimate_costs(run.clone(), None);
         let advised =
             |of: fn(&SiteCost) -> Option<f64>| -> f64 { costed.sites.iter().filter_map(of).sum() };
-        let printed = |of: fn(KernelRow<'_>) -> Option<u64>| -> f64 {
+        let printed = |of: fn(&KernelRow) -> Option<u64>| -> f64 {
             rows.iter().filter_map(of).map(|n| n as f64).sum()
         };
         for (name, ours, theirs) in [
-            ("FLOPs", printed(|r| r.flops), advised(|s| s.flops)),
-            ("bytes", printed(|r| r.bytes), advised(|s| s.bytes)),
+            ("FLOPs", printed(KernelRow::flops), advised(|s| s.flops)),
+            ("bytes", printed(KernelRow::bytes), advised(|s| s.bytes)),
         ] {
             let ratio = ours / theirs;
             assert!((ratio - 1.0).abs() < 0.02, "{file}: {ratio} {name}");
