@@ -251,7 +251,7 @@ fn steps_last_until_the_gpu_has_finished() {
     // Hardly anything moves in its collectives: it is waiting that takes the time.
     assert_eq!(found[0]["rule"], "communication/waiting");
     let figures = report["figures"].as_array().unwrap();
-    let steps = "3 steps of 18.8 ms on the GPU (the host takes 16.2 ms and runs ahead)";
+    let steps = "3 steps of 18.8 ms on the GPU (the host takes 16.0 ms and runs ahead)";
     assert!(
         figures[1].as_str().unwrap().starts_with(steps),
         "{figures:?}"
