@@ -378,6 +378,25 @@ pub(crate) fn word<T: PartialEq>(words: &[(T, &'static str)], value: T) -> Optio
     entry.map(|(_, word)| *word)
 }
 
+/// Runners of GitHub Actions take a line that begins with `::`, and `##[` anywhere, for a command, which text of a
+/// profile must not become.
+pub fn without_commands(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let mut rest = line.trim_start();
+        while let Some((_, behind)) = rest
+            .strip_prefix('\u{1b}')
+            .and_then(|code| code.split_once('m'))
+        {
+            rest = behind.trim_start();
+        }
+        match rest.starts_with("::") {
+            true => line.replacen("::", ": :", 1),
+            false => line.to_owned(),
+        }
+    });
+    lines.collect::<String>().replace("##[", "# #[")
+}
+
 /// `text` with a capital at its beginning.
 pub fn capitalized(text: &str) -> String {
     let mut rest = text.chars();
@@ -420,6 +439,20 @@ mod tests {
     use comrak::nodes::{AstNode, NodeValue};
     use comrak::{Arena, Options, parse_document};
     use proptest::prelude::*;
+
+    #[test]
+    fn no_line_is_a_command_of_a_runner() {
+        for (text, safe) in [
+            ("a\n::error::x\nb\n", "a\n: :error::x\nb\n"),
+            (
+                "  \u{1b}[1m::error::x\u{1b}[0m",
+                "  \u{1b}[1m: :error::x\u{1b}[0m",
+            ),
+            ("at::native ##[error]x", "at::native # #[error]x"),
+        ] {
+            assert_eq!(without_commands(text), safe);
+        }
+    }
 
     fn options() -> Options<'static> {
         let mut options = Options::default();

@@ -91,7 +91,7 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, results: &RuleResults) -> String 
     if rest > 0 {
         let _ = writeln!(out, "\n... and {rest} more");
     }
-    out
+    text::without_commands(&out)
 }
 
 /// What hides a finding, to be copied into a configuration file.

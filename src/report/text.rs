@@ -13,7 +13,7 @@ use super::markdown_text::{self, Block, InlineText};
 use super::opening::without_a_known_loss;
 use super::text_table::{Align, Column, table, width_of};
 use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
-use crate::base::text::{clip, code_line, plain};
+use crate::base::text::{clip, code_line, plain, without_commands};
 use crate::base::units::{bytes, count, counted, ns, percent, times};
 use crate::judge::Severity;
 
@@ -65,25 +65,6 @@ pub fn text(report: &Report, width: usize) -> String {
     page.repeating(report);
     page.rest(report);
     without_commands(&page.out)
-}
-
-/// Runners of GitHub Actions take a line that begins with `::`, and `##[` anywhere, for a command, which text of a
-/// profile must not become.
-fn without_commands(text: &str) -> String {
-    let lines = text.split_inclusive('\n').map(|line| {
-        let mut rest = line.trim_start();
-        while let Some((_, behind)) = rest
-            .strip_prefix('\u{1b}')
-            .and_then(|code| code.split_once('m'))
-        {
-            rest = behind.trim_start();
-        }
-        match rest.starts_with("::") {
-            true => line.replacen("::", ": :", 1),
-            false => line.to_owned(),
-        }
-    });
-    lines.collect::<String>().replace("##[", "# #[")
 }
 
 struct Page {
@@ -477,23 +458,4 @@ fn words_with_units(text: &str) -> Vec<String> {
         }
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_line_is_a_command_of_a_runner() {
-        for (text, safe) in [
-            ("a\n::error::x\nb\n", "a\n: :error::x\nb\n"),
-            (
-                "  \u{1b}[1m::error::x\u{1b}[0m",
-                "  \u{1b}[1m: :error::x\u{1b}[0m",
-            ),
-            ("at::native ##[error]x", "at::native # #[error]x"),
-        ] {
-            assert_eq!(without_commands(text), safe);
-        }
-    }
 }
