@@ -645,6 +645,24 @@ pub struct DeviceTimeline {
 }
 
 impl DeviceTimeline {
+    /// A device to which no work or idle time is added yet.
+    pub(crate) fn empty(device: DeviceId, span: Span) -> DeviceTimeline {
+        DeviceTimeline {
+            device,
+            span,
+            excluded: Vec::new(),
+            busy_ns: 0,
+            kernel_ns: 0,
+            copy_ns: 0,
+            comm_ns: 0,
+            exposed_copy_ns: 0,
+            exposed_comm_ns: 0,
+            graph_ns: 0,
+            gaps: Vec::new(),
+            end_thread: None,
+        }
+    }
+
     /// Whether no work followed a gap: it ends with the window.
     pub fn is_at_end(&self, gap: &Gap) -> bool {
         gap.ended_by.is_none() && gap.span.end == self.span.end

@@ -205,22 +205,14 @@ mod tests {
             after_wait,
         });
         let count = causes.len() as i64;
+        let span = Span {
+            start: 0,
+            end: 100 * count + 80,
+        };
         DeviceTimeline {
-            device: DeviceId(0),
-            span: Span {
-                start: 0,
-                end: 100 * count + 80,
-            },
-            excluded: Vec::new(),
             busy_ns: 80 * (count + 1),
-            kernel_ns: 0,
-            copy_ns: 0,
-            comm_ns: 0,
-            exposed_copy_ns: 0,
-            exposed_comm_ns: 0,
-            graph_ns: 0,
             gaps: gaps.collect(),
-            end_thread: None,
+            ..DeviceTimeline::empty(DeviceId(0), span)
         }
     }
 

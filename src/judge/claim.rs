@@ -202,8 +202,8 @@ impl<'a> Claims<'a> {
             let part = match matched.member {
                 // What chains replace of the site may be other kernels of it.
                 Member::Kernel(id, _) => {
-                    let kernels = Member::Kernel(id, 0)..=Member::Kernel(id, u32::MAX);
-                    let by_chains: f64 = (self.replaced_kernels.range(kernels)).map(|k| k.1).sum();
+                    let kernels = self.replaced_kernels.range(Member::kernels_of(id));
+                    let by_chains: f64 = kernels.map(|(_, ns)| ns).sum();
                     let own = self.replaced_kernels.get(&matched.member);
                     let others = (site.replaced - by_chains).max(0.0);
                     affected.time_ns * (others / site.whole) + own.copied().unwrap_or(0.0)

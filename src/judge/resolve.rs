@@ -131,19 +131,16 @@ impl ChainShares {
 
     /// Whether chains take most of the time of a match.
     fn hold(&self, matched: &Match) -> bool {
-        let several = |site: SiteId| {
-            let kernels = self
-                .kernels
-                .range(Member::Kernel(site, 0)..=Member::Kernel(site, u32::MAX));
-            kernels.count() > 0
-        };
+        // The only kernel of a site is not among the kernels.
         if let Member::Kernel(site, _) = matched.member
-            && several(site)
-        {
-            return self
+            && self
                 .kernels
-                .get(&matched.member)
-                .is_some_and(|share| *share > 0.5);
+                .range(Member::kernels_of(site))
+                .next()
+                .is_some()
+        {
+            let share = self.kernels.get(&matched.member);
+            return share.is_some_and(|share| *share > 0.5);
         }
         let sites = &matched.affected.sites;
         let share = |site: &SiteId| self.sites.get(site).copied().unwrap_or(0.0).min(1.0);

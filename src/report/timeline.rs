@@ -580,18 +580,10 @@ mod tests {
         let span = span_of(span);
         let idle: i64 = gaps.iter().map(|g| g.span.ns()).sum();
         DeviceTimeline {
-            device: DeviceId(0),
-            span,
-            excluded: Vec::new(),
             busy_ns: span.ns() - idle,
             kernel_ns: span.ns() - idle,
-            copy_ns: 0,
-            comm_ns: 0,
-            exposed_copy_ns: 0,
-            exposed_comm_ns: 0,
-            graph_ns: 0,
             gaps,
-            end_thread: None,
+            ..DeviceTimeline::empty(DeviceId(0), span)
         }
     }
 

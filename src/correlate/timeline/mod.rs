@@ -739,18 +739,8 @@ fn sweep(
     };
     let mut running = Running::default();
     let mut timeline = DeviceTimeline {
-        device,
-        span,
-        excluded: Vec::new(),
-        busy_ns: 0,
-        kernel_ns: 0,
-        copy_ns: 0,
-        comm_ns: 0,
-        exposed_copy_ns: 0,
-        exposed_comm_ns: 0,
-        graph_ns: 0,
         gaps: Vec::with_capacity(items.len()),
-        end_thread: None,
+        ..DeviceTimeline::empty(device, span)
     };
     // Time in which exactly one item ran.
     let mut alone = 0_i64;
