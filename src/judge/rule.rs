@@ -25,7 +25,7 @@ pub const CATEGORIES: &[(&str, &str)] = &[
     ("memory", "DRAM traffic and memory formats"),
     ("parallelism", "how kernels use the GPU, streams, graphs"),
     ("precision", "data types"),
-    ("profile", "what the capture itself allows to be said"),
+    ("profile", "what can be concluded from the capture"),
     ("shapes", "dimensions that fit the hardware badly"),
     ("tensor-cores", "Tensor Cores unused or badly fed"),
 ];
