@@ -152,8 +152,7 @@ class Capture:
         if stream.count >= UNLESS_TRAINING * max(self.settings.skip or 0, PATIENCE):
             return False
         if self._has_optimizer is None:
-            kind = torch.optim.Optimizer
-            self._has_optimizer = any(isinstance(thing, kind) for thing in live_objects())
+            self._has_optimizer = bool(live_objects(torch.optim.Optimizer))
         return self._has_optimizer
 
     def _agree(self, stream: Stream) -> bool:

@@ -76,20 +76,23 @@ class Hooks:
 
 def outermost_modules() -> list[nn.Module]:
     """All modules of the program that are not part of another one. Takes some milliseconds."""
-    # `type`, because `isinstance` asks proxies for their class, which may do anything.
-    modules = [thing for thing in live_objects() if issubclass(type(thing), nn.Module)]
+    modules = live_objects(nn.Module)
     inner = {id(child) for module in modules for child in children(module)}
     return [module for module in modules if id(module) not in inner]
 
 
-def live_objects() -> list[Any]:
-    """All objects of the program that Python's garbage collector knows, frozen ones too."""
+def live_objects(kind: type) -> list[Any]:
+    """All objects of a class in the program that Python's garbage collector knows, frozen ones too."""
+    # `type`, because `isinstance` asks proxies for their class, which may do anything.
+    def of_kind() -> list[Any]:
+        return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+
     if gc.get_freeze_count() == 0:
-        return gc.get_objects()
+        return of_kind()
     # Frozen objects are in no generation. Afterwards what was made since is frozen as well.
     gc.unfreeze()
     try:
-        return gc.get_objects()
+        return of_kind()
     finally:
         gc.freeze()
 

@@ -212,19 +212,24 @@ class Boundary:
 
     An optimizer calls its hooks inside a range of its own, where no range of a step may begin. The next call of
     a model, or the next batch asked of a DataLoader, is outside, and belongs to the next step. Where models are
-    called inside of the optimizer only (LBFGS), that call has to do.
+    called inside of the optimizer only (LBFGS), that call has to do. Where an optimizer steps again without either,
+    because the program calls parts of its model (`agent.actor(x)`), clearing gradients and `backward()` count too.
     """
 
     def __init__(self, reached: Callable[[], None]) -> None:
         self._reached = reached
         self._thread: int | None = None
         self._hooks: Hooks | None = None
-        self._next: Any = None
-        self._iterators: Any = None
+        self._patched: list[tuple[type, str, Any]] = []
         self._is_awaited = False
+        self._was_missed = False
 
     def await_in(self, thread: int) -> None:
         """Waits for the event in a thread."""
+        if self._is_awaited and thread == self._thread and not self._was_missed:
+            self._was_missed = True
+            self._watch(torch.optim.Optimizer, "zero_grad")
+            self._watch(torch.Tensor, "backward")
         self._thread = thread
         self._is_awaited = True
         if self._hooks is not None:
@@ -234,26 +239,30 @@ class Boundary:
             with contextlib.suppress(Exception):
                 self._hooks.before(model, self._happened, first=True)
         loaders = sys.modules.get("torch.utils.data.dataloader")
-        if loaders is None:
-            return
-        self._iterators = loaders._BaseDataLoaderIter
-        original = self._next = self._iterators.__next__
+        if loaders is not None:
+            self._watch(loaders._BaseDataLoaderIter, "__next__")
 
-        def next_batch(iterator: Any) -> Any:
+    def _watch(self, owner: type, name: str) -> None:
+        """Waits for calls of a method too."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def method(*args: Any, **kwargs: Any) -> Any:
             self._happened()
-            return original(iterator)
+            return original(*args, **kwargs)
 
-        self._iterators.__next__ = next_batch
+        setattr(owner, name, method)
+        self._patched.append((owner, name, original))
 
     def forget(self) -> None:
         """Stops waiting, and removes the hooks."""
-        self._is_awaited = False
+        self._is_awaited = self._was_missed = False
         if self._hooks is not None:
             self._hooks.remove()
             self._hooks = None
-        if self._iterators is not None:
-            self._iterators.__next__ = self._next
-            self._iterators = self._next = None
+        for owner, name, original in self._patched:
+            setattr(owner, name, original)
+        self._patched.clear()
 
     def _happened(self, _model: object = None) -> None:
         if self._is_awaited and threading.get_ident() == self._thread:

@@ -347,6 +347,7 @@ fn steps_and_layers_of_training_loops_are_found() {
         "grad_scaler.py",
         "gan.py",
         "lbfgs.py",
+        "parts.py",
     ] {
         let Some(recorded) = recorded(program, 1, 0) else {
             continue;
