@@ -11,6 +11,7 @@ advice. The machinery is that of the product:
 
     python evidence/harness.py                          every pair, on a GPU
     python evidence/harness.py tf32 pinned_copies       some
+    python evidence/harness.py --in-turn                quick: one recording, and both versions in turn in one process
     python evidence/harness.py --device cpu             no GPU: the same with small sizes, and nothing is kept
     python evidence/harness.py --device cpu --dry-run   do both run, and compute the same?
     python evidence/harness.py --check                  exit status 1 where an estimate missed
@@ -33,6 +34,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -47,6 +49,8 @@ VARIABLE = "PYPROF_ADVISE_EVIDENCE"
 """`after` in runs that follow the advice."""
 
 SKIP, STEPS, ROUNDS = 10, 20, 5
+TIMED = 20
+"""Steps of a round where both versions run in turn in one process."""
 
 
 def pairs(names=()):
@@ -197,6 +201,73 @@ def trial_row(name, rule, trial, report):
         "noise_ns": None if noise is None else round(noise),
         "outcome": tried_row["outcome"],
         "same": tried_row["check"]["text"],
+        "agree": agreement(low, high, before - after, noise, fired),
+        "fired_instead": [] if fired else sorted(rules_of(report)),
+    }
+
+
+def alone(saving, summary):
+    """What a fix could save of a step without any others, as `try` computes it: both ends in ns."""
+    steps = summary["steps"] * max(summary["devices"], 1)
+    weight = summary["step_weight"] if saving["kind"] == "gpu" else 1.0
+    ends = []
+    for end in ("low", "high"):
+        own, counted, step = saving[f"{end}_ns"], saving[f"counted_{end}_ns"], saving[f"step_{end}_ns"]
+        ends.append(step * max(own / counted, 1.0) if counted > 0 else own * weight / steps)
+    return ends
+
+
+def estimated(rule, report):
+    """Both ends of the saving that a report estimates for a rule; None without an estimate."""
+    found = [f["saving"] for f in report["findings"] + report["minor"] if f["rule"] == rule and f["saving"]]
+    if not found or report["summary"]["step_ns"] is None:
+        return None, None
+    ends = [alone(saving, report["summary"]) for saving in found]
+    counted = [sum(saving[f"step_{end}_ns"] for saving in found) for end in ("low", "high")]
+    return tuple(max(counted[end], *(each[end] for each in ends)) for end in (0, 1))
+
+
+def half_width(before, after):
+    """Half of Welch's 95 % interval of a difference of means."""
+    shares = [statistics.variance(side) / len(side) for side in (before, after)]
+    if sum(shares) == 0:
+        return 0.0
+    freedom = sum(shares) ** 2 / sum(share**2 / (len(side) - 1) for share, side in zip(shares, (before, after)))
+    # Quantiles of Student's distribution; between them the next smaller number of degrees counts.
+    table = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 10: 2.228, 15: 2.131}
+    return table[max(degrees for degrees in table if degrees <= max(freedom, 1))] * sum(shares) ** 0.5
+
+
+def in_turn_row(name, rule, options, folder):
+    """The row of a pair by one recording, and by both versions in turn in one process."""
+    report = folder / f"{name}.report.json"
+    program = [sys.executable, str(HERE / "program.py"), name]
+    # `run` lets the program end by itself.
+    recorded = [*program, "--steps", "100"]
+    said = started([options.advise, "run", "--format", "json", "-o", str(report), "--quiet", "--", *recorded])
+    if not report.exists():
+        sys.exit(f"{name}: `run` ended with {said.returncode}:\n{said.stderr}")
+    report = json.loads(report.read_text())
+    said = started([*program, "--time", str(ROUNDS)])
+    if said.returncode != 0:
+        sys.exit(f"{name}: the program ended with {said.returncode}:\n{said.stderr}")
+    times = json.loads(said.stdout)
+    before, after = (statistics.mean(times[which]) for which in ("before", "after"))
+    noise, (low, high) = half_width(times["before"], times["after"]), estimated(rule, report)
+    fired = rule in rules_of(report)
+    import torch
+
+    return {
+        "pair": name,
+        "rule": rule,
+        "how": "in turn",
+        **environment({"torch": torch.__version__}),
+        "before_ns": round(before),
+        "after_ns": round(after),
+        "predicted_low_ns": None if low is None else round(low),
+        "predicted_high_ns": None if high is None else round(high),
+        "measured_ns": round(before - after),
+        "noise_ns": round(noise),
         "agree": agreement(low, high, before - after, noise, fired),
         "fired_instead": [] if fired else sorted(rules_of(report)),
     }
@@ -382,6 +453,7 @@ def main():
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--dry-run", action="store_true", help="small sizes; compare results, measure nothing")
     parser.add_argument("--advise", default=os.environ.get("PYPROF_ADVISE", "pyprof-advise"))
+    parser.add_argument("--in-turn", action="store_true", help="quick: both versions in turn in one process")
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS, metavar="FILE")
     parser.add_argument("--check", action="store_true", help="exit with status 1 where an estimate missed")
     parser.add_argument("--render", nargs="?", const=str(PAGE), metavar="FILE")
@@ -416,6 +488,11 @@ def main():
         new = []
         for name, path in chosen.items():
             module = load(path)
+            if options.in_turn:
+                new.append(in_turn_row(name, module.RULE, options, folder))
+                print(json.dumps(new[-1]), flush=True)
+                options.results.write_text(json.dumps(rows + new, indent=1) + "\n")
+                continue
             trial, report = tried(name, module, options, folder)
             if report is None:
                 sys.exit(f"{name}: the recording has no report")

@@ -88,12 +88,13 @@ class TorchRecorder:
 
     def step(self) -> bool:
         """Ends a step and begins another; returns whether the window is complete and was written."""
-        synchronize()
         if self._began:
             self._ended += 1
             if self._ended >= self._wanted or self._seconds() >= self._max_seconds:
                 return self.finish()
         else:
+            # Between the steps of a window the program's queue is left alone; the profiler waits at its end.
+            synchronize()
             with contextlib.suppress(Exception):
                 self._scheduling = Scheduling(self._workers())
             self._began = time.perf_counter()
@@ -172,8 +173,8 @@ class NsysRecorder:
 
     def step(self) -> bool:
         """Ends a step and begins another; returns whether the window is complete."""
-        synchronize()
         if not self._started:
+            synchronize()
             torch.cuda.profiler.start()
             self._started = True
             self._began = time.perf_counter()

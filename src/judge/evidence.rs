@@ -21,7 +21,8 @@ pub struct EvidenceRow {
     pub pair: String,
     /// Id of the rule whose advice the pair applies.
     pub rule: String,
-    /// `try` for steps of the programs, `repro` for the operators of the finding alone.
+    /// `try` for steps of the programs, `in turn` for those of both versions in one process, `repro` for the
+    /// operators of the finding alone.
     pub how: String,
     /// Name of the GPU.
     pub gpu: String,
@@ -51,7 +52,7 @@ pub struct EvidenceRow {
 impl EvidenceRow {
     /// Whether the pair was measured as a whole.
     fn is_whole(&self) -> bool {
-        self.how == "try"
+        self.how != "repro"
     }
 
     /// `16.0 ms ± 0.20 ms`.

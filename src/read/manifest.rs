@@ -140,8 +140,10 @@ impl Manifest {
         let mut by_process: BTreeMap<Process, Vec<(&str, PathBuf)>> = BTreeMap::new();
         let inside = |name: &str| Path::new(name).file_name() == Some(name.as_ref());
         for entry in self.files.iter().filter(|entry| inside(&entry.file)) {
-            let path = folder.join(&entry.file);
-            if path.is_file() {
+            // Whoever stores or sends a recording compresses its traces.
+            let names = [entry.file.clone(), format!("{}.gz", entry.file)];
+            let mut paths = names.iter().map(|name| folder.join(name));
+            if let Some(path) = paths.find(|path| path.is_file()) {
                 let process = by_process.entry((entry.rank, entry.pid)).or_default();
                 process.push((&entry.window, path));
             }
@@ -183,7 +185,7 @@ mod tests {
     fn the_windows_of_a_process_are_joined() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for name in ["a0", "b0", "a1"] {
+        for name in ["a0", "b0.gz", "a1"] {
             std::fs::write(root.join(name), "{}").unwrap();
         }
         let files = vec![
@@ -208,7 +210,7 @@ mod tests {
         };
         let profiles = Manifest::of(root).unwrap().host(root);
         assert_eq!(profiles, [(root.join("a0"), host("a0"))]);
-        assert_eq!(windows, [only("b0", Some("a0")), only("a1", None)]);
+        assert_eq!(windows, [only("b0.gz", Some("a0")), only("a1", None)]);
         std::fs::write(root.join(NAME), r#"{"format": "other", "version": 1}"#).unwrap();
         assert!(Manifest::of(root).is_none());
     }
