@@ -36,6 +36,7 @@ mod sites;
 mod step_sources;
 mod steps;
 mod timeline;
+mod waits;
 
 #[cfg(test)]
 mod capture_tests;
@@ -73,6 +74,7 @@ pub use steps::StepTime;
 use steps::Steps;
 use timeline::{DeviceTimes, TimelineInputs};
 pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
+pub use waits::Wait;
 
 /// Correlates all rows of a profile.
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {
@@ -179,6 +181,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         messages: &messages,
         replay_names: replay_names.as_ref(),
     };
+    let analyzed_time = (window.span, window.excluded_spans());
     // Idle time and the work of the GPU do not depend on each other either.
     let (idle, work) = rayon::join(
         || {
@@ -190,6 +193,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
                     }
                 }
             }
+            let waits = (analyzed_time.0).map_or_else(Vec::new, |span| {
+                waits::waits_in(&profile, span, &analyzed_time.1)
+            });
+            waits::blame_for_late_launches(&mut timeline, &profile, &waits, &steps.steps);
             let in_graphs = idle_limits::limit_graphs(&mut timeline, &profile, &launches);
             if analysed == 1 {
                 timeline.devices.iter_mut().for_each(forget_start);
@@ -207,7 +214,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
                     (of_gpu, activities)
                 },
             );
-            (in_graphs, unreliable_idle, host, of_gpu, activities)
+            (in_graphs, unreliable_idle, host, of_gpu, activities, waits)
         },
         || {
             let launched = launched(&profile, &launches, &inside);
@@ -219,7 +226,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             )
         },
     );
-    let (in_graphs, unreliable_idle, host, gpu_steps, activities) = idle;
+    let (in_graphs, unreliable_idle, host, gpu_steps, activities, waits) = idle;
     let (batch, (sites, site_of), layer_source) = work;
     let (batch, executions) = batch.map_or((None, 0), |(batch, n)| (Some(batch), n));
     let op_names = texts.op_names;
@@ -252,6 +259,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         unexplained_idle_ns: in_graphs.waiting_ns,
         graph_launch_idle_ns: in_graphs.launching_ns,
         activities,
+        waits,
         layer_source,
         batch,
         executions,

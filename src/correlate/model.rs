@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host_parts::HostTime;
 use super::serving_batch::ServingBatch;
+use super::waits::Wait;
 use crate::base::DType;
 use crate::base::text::word;
 use crate::handle;
@@ -83,6 +84,8 @@ pub struct Run {
     /// Idle time in ns, summed over devices, in which the host was launching a CUDA graph whose nodes are
     /// recorded one by one, which makes the launch slow.
     pub graph_launch_idle_ns: i64,
+    /// The calls of the window in which threads that launch kernels wait for the GPU, in time order.
+    pub waits: Vec<Wait>,
     /// What the host did in the longest gaps, by the row of the device and that of the gap.
     pub activities: FxHashMap<GapKey, Activity>,
     /// The source that named the layers of most kernel time.
@@ -747,9 +750,10 @@ pub enum GapCause {
     ProfilerOverhead,
     /// A data loading range was open on the launching thread.
     DataLoading,
-    /// The host had just returned from a synchronizing call, and no work was queued.
+    /// The host had just returned from a synchronizing call, and no work was queued; or it was still late after
+    /// one, in a step in which it would run ahead of the GPU if it never waited.
     AfterSync,
-    /// The host was blocked in a pageable or synchronous copy.
+    /// The same of a pageable or synchronous copy that blocked the host.
     BlockingCopy,
     /// Memory was being allocated or freed.
     Allocation,

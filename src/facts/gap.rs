@@ -314,13 +314,7 @@ fn group(
 ) -> GapGroup {
     let inside = lengths.inside(run);
     let half = lengths.ns() / 2;
-    let steps = run.steps.iter().filter(|step| !step.warmup).count();
-    let most = lengths
-        .steps
-        .iter()
-        .filter_map(|(step, ns)| Some(*ns).filter(|_| step.is_some()));
-    let most = most.max().unwrap_or(0) as f64;
-    let in_one_step = steps >= FEWEST_STEPS && most >= ONE_STEP * lengths.ns() as f64;
+    let in_one_step = is_in_one_step(run, &lengths);
     let main = |times: FxHashMap<Option<StrId>, i64>| {
         let mut most = times.into_iter().filter(|(_, ns)| *ns > half);
         most.find_map(|(text, _)| text)
@@ -354,6 +348,28 @@ fn group(
         window_ns: device.analysed_ns() as f64,
         api: longest(lengths.blamed),
     }
+}
+
+/// Whether one of several steps has most of the idle time, each counted as a share of its length: a step may be
+/// longer than others and idle just as they are.
+fn is_in_one_step(run: &Run, lengths: &Lengths) -> bool {
+    let mut analyzed = run.steps.iter().filter(|step| !step.warmup);
+    let idle = lengths.steps.iter().filter_map(|(id, ns)| {
+        let step = run.steps.get(id.as_ref()?.idx())?;
+        Some(*ns as f64 / step.span.ns().max(1) as f64)
+    });
+    let (most, sum) = idle.fold((0.0, 0.0), |(most, sum): (f64, f64), share| {
+        (most.max(share), sum + share)
+    });
+    let counted: i64 = lengths
+        .steps
+        .iter()
+        .filter(|(id, _)| id.is_some())
+        .map(|(_, ns)| *ns)
+        .sum();
+    // Time outside of steps is time that the step does not have.
+    let in_steps = counted as f64 / lengths.ns().max(1) as f64;
+    analyzed.nth(FEWEST_STEPS - 1).is_some() && most * in_steps > ONE_STEP * sum
 }
 
 /// The operator that launched a kernel; none for a kernel that a CUDA graph replays.

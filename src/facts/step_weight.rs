@@ -110,12 +110,11 @@ impl Time {
                 _ if gap.after_wait => late = false,
                 // Nothing was launched any more.
                 _ if gap.ended_by.is_none() => {}
+                GapCause::Waiting | GapCause::ProfilerOverhead | GapCause::Unknown => {}
+                // Still late after a wait.
                 GapCause::AfterSync
                 | GapCause::BlockingCopy
-                | GapCause::Waiting
-                | GapCause::ProfilerOverhead
-                | GapCause::Unknown => {}
-                GapCause::DataLoading
+                | GapCause::DataLoading
                 | GapCause::Allocation
                 | GapCause::ModuleLoad
                 | GapCause::SlowLaunch

@@ -6,11 +6,8 @@ use super::call_operators::CallOperators;
 use super::run::Runs;
 use super::{Answer, Entry, facts};
 use crate::base::statistics::median;
-use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run};
-use crate::profile::{
-    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, ProcessId, RangeKind, Span,
-    StrId, ThreadId,
-};
+use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run, Wait};
+use crate::profile::{CopyKind, ProcessId, RangeKind, Span, StrId, ThreadId};
 
 /// The synchronizing calls of the launching threads, in the analyzed window.
 #[derive(Debug, Clone, Default)]
@@ -36,16 +33,6 @@ pub(crate) struct SyncWaits {
     pub(crate) line: Option<String>,
 }
 
-/// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
-#[derive(Debug, Clone, Copy)]
-struct Wait {
-    id: CallId,
-    thread: ThreadId,
-    span: Span,
-    api: StrId,
-    copy: Option<(CopyKind, u64)>,
-}
-
 impl SyncWaits {
     /// `None` if no calls were recorded.
     pub(super) fn of(run: &Run, ops: &CallOperators) -> Option<SyncWaits> {
@@ -55,21 +42,21 @@ impl SyncWaits {
         let Some(window) = run.window.span else {
             return Some(SyncWaits::default());
         };
-        let waits = waits_in(run, window);
+        let waits = &run.waits;
         let waiting: FxHashSet<_> = waits.iter().map(|w| process_of(run, w.thread)).collect();
         // Each process has all of the time.
         let analyzed = host_window_ns(run, window).saturating_mul(waiting.len().max(1) as i64);
         let mut found = SyncWaits {
             calls: waits.len() as u64,
-            ns: total(&waits) as f64,
-            idle_after_ns: idle_after(run, &waits),
-            share: (analyzed > 0).then(|| (total(&waits) as f64 / analyzed as f64).min(1.0)),
+            ns: total(waits) as f64,
+            idle_after_ns: idle_after(run, waits),
+            share: (analyzed > 0).then(|| (total(waits) as f64 / analyzed as f64).min(1.0)),
             ..SyncWaits::default()
         };
         let mut by_op: FxHashMap<Option<StrId>, Vec<Wait>> = FxHashMap::default();
         for wait in waits {
             let op = ops.around(wait.id).map(|ops| ops.inner);
-            by_op.entry(op).or_default().push(wait);
+            by_op.entry(op).or_default().push(*wait);
         }
         let most = by_op.into_iter();
         let most = most.max_by_key(|(op, waits)| (total(waits), std::cmp::Reverse(*op)));
@@ -108,83 +95,6 @@ fn host_window_ns(run: &Run, window: Span) -> i64 {
     let excluded = run.window.excluded_spans();
     let excluded = excluded.iter().map(|span| span.clip(window).ns());
     excluded.fold(window.ns(), i64::saturating_sub)
-}
-
-/// The waits of the threads that launch kernels, in time order.
-fn waits_in(run: &Run, window: Span) -> Vec<Wait> {
-    let copies = run.profile.copies.iter();
-    let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));
-    let mut of_number: CorrelationMap<&MemoryCopy> = CorrelationMap::for_numbers(numbers);
-    for copy in copies {
-        if let Some(slot) = of_number.slot(copy.process, copy.correlation) {
-            *slot = Some(copy);
-        }
-    }
-    let excluded = run.window.excluded_spans();
-    let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
-    // The last queued copy of each thread.
-    let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
-    // Threads whose last call was a copy to the host that waited.
-    let mut waited: FxHashSet<ThreadId> = FxHashSet::default();
-    let mut waits: Vec<Wait> = Vec::new();
-    for (index, call) in run.profile.calls.iter().enumerate() {
-        let copy = || {
-            let thread = run.profile.threads.get(call.thread.idx())?;
-            of_number.get(thread.process, call.correlation)
-        };
-        let copied: Option<&MemoryCopy> = match call.class {
-            ApiClass::Launch | ApiClass::GraphLaunch => {
-                launching.insert(call.thread);
-                last.remove(&call.thread);
-                waited.remove(&call.thread);
-                continue;
-            }
-            // A copy to pageable memory waits for the work before it, whatever its name says.
-            ApiClass::CopyAsync => {
-                let copy = copy();
-                if !copy.is_some_and(|copy| waits_for(call, copy)) {
-                    last.extend(copy.map(|copy| (call.thread, copy)));
-                    continue;
-                }
-                waited.insert(call.thread);
-                copy
-            }
-            // A blocking copy to the host waits for all work before it.
-            ApiClass::CopySync => match copy() {
-                Some(copy) if copy.kind == CopyKind::DtoH => Some(copy),
-                _ => continue,
-            },
-            // Behind a copy that waited nothing is left to wait for.
-            ApiClass::Sync if waited.remove(&call.thread) && call.span.ns() <= QUEUED_NS => {
-                continue;
-            }
-            ApiClass::Sync => last.remove(&call.thread),
-            _ => continue,
-        };
-        if window.contains(call.span.start) && !Span::one_contains(&excluded, call.span.start) {
-            waits.push(Wait {
-                id: CallId::new(index),
-                thread: call.thread,
-                span: call.span,
-                api: call.name,
-                copy: copied.map(|copy| (copy.kind, copy.bytes)),
-            });
-        }
-    }
-    waits.retain(|wait| launching.contains(&wait.thread));
-    waits
-}
-
-/// Host and device clocks differ by about this much, in ns.
-const CLOCK_SLACK_NS: i64 = 1_000;
-/// A call that only queues a copy, or finds that all is done, returns within this time, in ns.
-const QUEUED_NS: i64 = 20_000;
-
-/// Whether a call that may queue its copy to the host returned only when it had ended.
-fn waits_for(call: &ApiCall, copy: &MemoryCopy) -> bool {
-    copy.kind == CopyKind::DtoH
-        && call.span.ns() > QUEUED_NS
-        && call.span.end >= copy.span.end.saturating_sub(CLOCK_SLACK_NS)
 }
 
 /// The innermost source line of the program around most of the time of these waits, which are in time

@@ -1,0 +1,220 @@
+//! Calls in which a thread that launches kernels waits for the GPU, and the idle time that follows because
+//! they empty its queue.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::model::{DeviceTimeline, Gap, GapCause, Step, Timeline};
+use crate::profile::{
+    ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, ProcessId, Profile, Span,
+    StrId, ThreadId,
+};
+
+/// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    /// The call.
+    pub id: CallId,
+    /// The thread that waits.
+    pub thread: ThreadId,
+    /// On the host's clock.
+    pub span: Span,
+    /// Name of the call.
+    pub api: StrId,
+    /// Kind and bytes of the copy; `None` where no copy was queued before it.
+    pub copy: Option<(CopyKind, u64)>,
+}
+
+/// The waits of the threads that launch kernels, in time order.
+pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Vec<Wait> {
+    let copies = profile.copies.iter();
+    let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));
+    let mut of_number: CorrelationMap<&MemoryCopy> = CorrelationMap::for_numbers(numbers);
+    for copy in copies {
+        if let Some(slot) = of_number.slot(copy.process, copy.correlation) {
+            *slot = Some(copy);
+        }
+    }
+    let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
+    // The last queued copy of each thread.
+    let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
+    // Threads whose last call was a copy to the host that waited.
+    let mut waited: FxHashSet<ThreadId> = FxHashSet::default();
+    let mut waits: Vec<Wait> = Vec::new();
+    for (index, call) in profile.calls.iter().enumerate() {
+        let copy = || {
+            let thread = profile.threads.get(call.thread.idx())?;
+            of_number.get(thread.process, call.correlation)
+        };
+        let copied: Option<&MemoryCopy> = match call.class {
+            ApiClass::Launch | ApiClass::GraphLaunch => {
+                launching.insert(call.thread);
+                last.remove(&call.thread);
+                waited.remove(&call.thread);
+                continue;
+            }
+            // A copy to pageable memory waits for the work before it, whatever its name says.
+            ApiClass::CopyAsync => {
+                let copy = copy();
+                if !copy.is_some_and(|copy| waits_for(call, copy)) {
+                    last.extend(copy.map(|copy| (call.thread, copy)));
+                    continue;
+                }
+                waited.insert(call.thread);
+                copy
+            }
+            // A blocking copy to the host waits for all work before it.
+            ApiClass::CopySync => match copy() {
+                Some(copy) if copy.kind == CopyKind::DtoH => Some(copy),
+                _ => continue,
+            },
+            // Behind a copy that waited nothing is left to wait for.
+            ApiClass::Sync if waited.remove(&call.thread) && call.span.ns() <= QUEUED_NS => {
+                continue;
+            }
+            ApiClass::Sync => last.remove(&call.thread),
+            _ => continue,
+        };
+        if window.contains(call.span.start) && !Span::one_contains(excluded, call.span.start) {
+            waits.push(Wait {
+                id: CallId::new(index),
+                thread: call.thread,
+                span: call.span,
+                api: call.name,
+                copy: copied.map(|copy| (copy.kind, copy.bytes)),
+            });
+        }
+    }
+    waits.retain(|wait| launching.contains(&wait.thread));
+    waits
+}
+
+/// Host and device clocks differ by about this much, in ns.
+const CLOCK_SLACK_NS: i64 = 1_000;
+/// A call that only queues a copy, or finds that all is done, returns within this time, in ns.
+const QUEUED_NS: i64 = 20_000;
+
+/// Whether a call that may queue its copy to the host returned only when it had ended.
+fn waits_for(call: &ApiCall, copy: &MemoryCopy) -> bool {
+    copy.kind == CopyKind::DtoH
+        && call.span.ns() > QUEUED_NS
+        && call.span.end >= copy.span.end.saturating_sub(CLOCK_SLACK_NS)
+}
+
+/// A host that works for less than this share of the time that the GPU is busy in a step would run ahead of it
+/// if it never waited. Recording makes hosts slower, so this finds too few rather than too many.
+const AHEAD: f64 = 0.8;
+
+/// Blames waits for late launches, in steps in which the host would run ahead of the GPU without them: a wait
+/// empties the queue, and what is launched next comes late until the host is ahead again.
+pub(super) fn blame_for_late_launches(
+    timeline: &mut Timeline,
+    profile: &Profile,
+    waits: &[Wait],
+    steps: &[Step],
+) {
+    let process_of = |thread: ThreadId| profile.threads.get(thread.idx()).map(|t| t.process);
+    let mut of_process: FxHashMap<Option<ProcessId>, Vec<&Wait>> = FxHashMap::default();
+    for wait in waits {
+        let own = of_process.entry(process_of(wait.thread)).or_default();
+        own.push(wait);
+    }
+    for waits in of_process.values_mut() {
+        waits.sort_unstable_by_key(|wait| wait.span.end);
+    }
+    for device in &mut timeline.devices {
+        let launches = |gap: &Gap| gap.launch(profile).copied();
+        let Some(first) = device.gaps.iter().find_map(launches) else {
+            continue;
+        };
+        let process = process_of(first.thread);
+        let Some(waits) = of_process.get(&process) else {
+            continue;
+        };
+        let held_up = held_up(device, waits, steps);
+        for gap in &mut device.gaps {
+            let launch = launches(gap).filter(|call| process_of(call.thread) == process);
+            let Some(launch) = launch.filter(|_| gap.cause == GapCause::HostLate) else {
+                continue;
+            };
+            let ended = waits.partition_point(|wait| wait.span.end <= launch.span.start);
+            let last = ended.checked_sub(1).and_then(|at| waits.get(at));
+            if let Some(wait) = last.filter(|_| Span::one_contains(&held_up, launch.span.start)) {
+                let class = profile.calls.get(wait.id.idx()).map(|call| call.class);
+                gap.cause = match class {
+                    Some(ApiClass::Sync) => GapCause::AfterSync,
+                    _ => GapCause::BlockingCopy,
+                };
+                gap.call = Some(wait.id);
+            }
+        }
+    }
+}
+
+/// The steps in which waits alone keep the host from running ahead of a device, in time order.
+fn held_up(device: &DeviceTimeline, waits: &[&Wait], steps: &[Step]) -> Vec<Span> {
+    let waiting = Span::union(waits.iter().map(|wait| wait.span).collect());
+    let inside = |step: Span, spans: &mut dyn Iterator<Item = Span>| -> i64 {
+        spans.fold(0, |sum, span| sum.saturating_add(span.clip(step).ns()))
+    };
+    let analyzed = steps.iter().filter(|step| !step.warmup);
+    let spans = analyzed.map(|step| step.span.clip(device.span));
+    let held_up = spans.filter(|step| {
+        let mut gaps = step
+            .overlapping(&device.gaps, |gap| gap.span)
+            .map(|gap| gap.span);
+        let mut waiting = step.overlapping(&waiting, |span| *span).copied();
+        let busy = step.ns().saturating_sub(inside(*step, &mut gaps));
+        let host = step.ns().saturating_sub(inside(*step, &mut waiting));
+        (host as f64) < AHEAD * busy as f64
+    });
+    held_up.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+
+    /// Steps of 10 ms: a short kernel, 0.5 ms later one of `long` ns, for which the host waits if it `waits`.
+    fn causes(long: i64, waits: bool) -> Vec<GapCause> {
+        let mut profile = ProfileBuilder::new();
+        for step in 0..3 {
+            let start = step * 10_000_000;
+            profile.range(&format!("step {step}"), start, start + 10_000_000);
+            profile.launch(start + 10_000);
+            let kernel = profile.launch(start + 500_000);
+            let span = &mut profile.profile.kernels[kernel].span;
+            span.end = span.start + long;
+            let end = span.end;
+            if waits {
+                profile.call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0);
+                profile.profile.calls.last_mut().unwrap().span.end = end;
+            }
+        }
+        let run = profile.run();
+        let gaps = run.timeline.devices[0].gaps.iter();
+        let short = gaps.filter(|gap| gap.span.ns() < 1_000_000 && gap.ended_by.is_some());
+        short.map(|gap| gap.cause).collect()
+    }
+
+    #[test]
+    fn late_launches_behind_waits_are_theirs_where_the_host_would_be_ahead() {
+        use GapCause::{AfterSync, HostLate};
+        // The host works for 2 of 10 ms. Before the first wait nothing has emptied the queue.
+        assert_eq!(
+            causes(8_000_000, true),
+            [HostLate, HostLate, AfterSync, AfterSync]
+        );
+    }
+
+    #[test]
+    fn late_launches_of_a_host_that_works_all_the_time_stay_late() {
+        for (long, waits) in [(8_000_000, false), (3_000_000, true)] {
+            let found = causes(long, waits);
+            assert!(
+                found.iter().all(|cause| *cause == GapCause::HostLate),
+                "{found:?}"
+            );
+        }
+    }
+}
