@@ -16,8 +16,16 @@ const RATIO: i64 = 20;
 /// Number of later calls from which there is a median to compare with.
 const FEWEST: usize = 2;
 
-/// The lengths of the calls of each operator of each process.
-type Lengths = FxHashMap<(ProcessId, OpNameId), Vec<i64>>;
+/// The starts and lengths of the calls of each operator of each process.
+type Calls = FxHashMap<(ProcessId, OpNameId), Vec<(i64, i64)>>;
+
+/// Whether calls are still slow in the second half of them: what is set up for each new shape, and shapes that
+/// change in every step, is no start.
+fn comes_again(calls: &mut [(i64, i64)], is_slow: impl Fn(i64) -> bool) -> bool {
+    calls.sort_unstable();
+    let (_, late) = calls.split_at(calls.len() / 2);
+    late.iter().any(|(_, ns)| is_slow(*ns))
+}
 
 /// The slow first calls of operators, in the order of the profile's ranges.
 pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<RangeId> {
@@ -48,7 +56,7 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
     let rows = profile.ranges.par_iter().enumerate();
     let others =
         rows.filter(|(_, range)| named(range))
-            .fold(Lengths::default, |mut others, (at, range)| {
+            .fold(Calls::default, |mut others, (at, range)| {
                 let first = operator(range).and_then(|key| Some((key, slow.get(&key)?)));
                 if let Some((key, first)) = first
                     && RangeId::new(at) != first.0
@@ -56,13 +64,14 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
                     // After a call before it, it is no first call, whatever it took.
                     let later = range.span.start >= first.1.span.start;
                     let ns = if later { range.span.ns() } else { i64::MAX };
-                    others.entry(key).or_default().push(ns);
+                    let calls = others.entry(key).or_default();
+                    calls.push((range.span.start, ns));
                 }
                 others
             });
-    let mut others = others.reduce(Lengths::default, |mut all, part| {
-        for (key, mut lengths) in part {
-            all.entry(key).or_default().append(&mut lengths);
+    let mut others = others.reduce(Calls::default, |mut all, part| {
+        for (key, mut calls) in part {
+            all.entry(key).or_default().append(&mut calls);
         }
         all
     });
@@ -72,9 +81,11 @@ pub(super) fn slow_first_calls(profile: &Profile, texts: &RangeInfos) -> Vec<Ran
         if others.len() < FEWEST {
             continue;
         }
-        let comes_first = !others.contains(&i64::MAX);
-        let slow = |median: i64| first.span.ns() >= median.saturating_mul(RATIO);
-        if comes_first && median(&mut others).is_some_and(slow) {
+        let comes_first = others.iter().all(|(_, ns)| *ns < i64::MAX);
+        let mut lengths: Vec<i64> = others.iter().map(|(_, ns)| *ns).collect();
+        let usual = median(&mut lengths).unwrap_or(i64::MAX);
+        let is_slow = |ns: i64| ns >= LONG_NS && ns >= usual.saturating_mul(RATIO);
+        if comes_first && is_slow(first.span.ns()) && !comes_again(&mut others, is_slow) {
             found.push(id);
         }
     }

@@ -673,6 +673,9 @@ fn idle_time_in_a_slow_first_call_is_set_up() {
     assert_eq!(set_up(&[90 * MS, MS]), 0, "too few calls");
     // A slow call that is not the first one is a pause of the program.
     assert_eq!(set_up(&[MS, 90 * MS, MS, MS]), 0);
+    // What comes again and again is no start.
+    assert_eq!(set_up(&[90 * MS, 80 * MS, MS, MS, MS, MS]), 89);
+    assert_eq!(set_up(&[90 * MS, MS, MS, MS, 80 * MS, MS]), 0);
 }
 
 #[test]
