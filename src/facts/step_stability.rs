@@ -27,6 +27,8 @@ pub(super) struct StepStability {
     spread: Option<f64>,
     /// Longest step after the first divided by their median; needs three of those.
     longest_over_median: Option<f64>,
+    /// Longest step divided by the shortest, the first included; needs two steps.
+    longest_over_shortest: Option<f64>,
     /// Number of consecutive steps that ran the same kernels.
     repeating: Option<u64>,
     /// Share of launched kernel time outside steps.
@@ -82,6 +84,10 @@ impl StepStability {
     fn durations(&mut self, run: &Run) {
         let mut lengths = lengths(run);
         let steps = lengths.len();
+        let shortest = lengths.iter().copied().min().filter(|ns| *ns > 0);
+        let longest = lengths.iter().copied().max();
+        self.longest_over_shortest = (longest.zip(shortest).filter(|_| steps >= 2))
+            .map(|(longest, shortest)| longest as f64 / shortest as f64);
         let Some((first, rest)) = lengths.split_first_mut() else {
             return;
         };
@@ -326,6 +332,9 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
         |t| t.step_stability.first_over_median,
     /// Standard deviation of the step durations over their mean, without the first step
     "run.step_spread": DOUBLE needs MORE_STEPS => |t| t.step_stability.spread,
+    /// Duration of the longest step over that of the shortest one; needs two steps
+    "run.longest_step_over_shortest": DOUBLE needs STEPS =>
+        |t| t.step_stability.longest_over_shortest,
     /// Duration of the longest step over the median, without the first step
     "run.longest_step_over_median": DOUBLE needs MORE_STEPS =>
         |t| t.step_stability.longest_over_median,
