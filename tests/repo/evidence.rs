@@ -139,6 +139,20 @@ for low, high, saving, noise, fired, word in [
     assert harness.agreement(low, high, saving, noise, fired) == word, word
     assert word in harness.WORDS
 
+# Of 8 to 16 ms of GPU time in 2 steps, half is counted elsewhere; a step becomes shorter by 2 to 4 ms of it.
+saving = {"kind": "gpu", "low_ns": 8e6, "high_ns": 16e6, "counted_low_ns": 4e6, "counted_high_ns": 8e6}
+saving |= {"step_low_ns": 2e6, "step_high_ns": 4e6}
+summary = {"steps": 2, "devices": 1, "step_weight": 0.5, "step_ns": 1e7}
+report = {"findings": [{"rule": "a", "saving": saving}, {"rule": "b", "saving": None}], "minor": [], "summary": summary}
+assert harness.estimated("a", report) == (4e6, 8e6)
+assert harness.estimated("b", report) == (None, None)
+counted_elsewhere = {**saving, "counted_low_ns": 0.0, "counted_high_ns": 0.0, "step_low_ns": 0.0, "step_high_ns": 0.0}
+assert harness.alone(counted_elsewhere, summary) == [2e6, 4e6]
+
+# Student's 95 % quantile of four degrees of freedom times the standard error.
+assert abs(harness.half_width([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - 2.776 * (2 / 3) ** 0.5) < 1e-9
+assert harness.half_width([1.0, 1.0], [2.0, 2.0]) == 0.0
+
 side = lambda ns: {"step_ns": ns, "repetitions_ns": [ns]}
 trial = {
     "versions": {"torch": "2.9"}, "untreated": side(100.0),
