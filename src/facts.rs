@@ -40,6 +40,7 @@ mod message;
 mod program;
 mod range_paths;
 mod run;
+mod same_kernels;
 mod site;
 mod step;
 mod step_comm;
@@ -62,7 +63,7 @@ pub(crate) use memory::MemoryUse;
 pub(crate) use message::message_of;
 pub(crate) use program::shows_pytorch;
 pub(crate) use step_comm::exposed_comm_per_step;
-pub(crate) use step_weight::step_weight;
+pub(crate) use step_weight::{busy_weight, step_weight};
 pub use table::{FactTable, FactView, all, find};
 pub(crate) use work_steps::steps_in_window;
 

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::base::units;
-use crate::correlate::{Hints, UnneededRanges, Vocabulary, add_host_samples, correlate_with};
+use crate::compare;
+use crate::correlate::{
+    Alignment, Hints, UnneededRanges, Vocabulary, add_host_samples, correlate_with,
+};
 use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, match_replays, ops};
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
 use crate::host::{Classes, HostProfile};
-use crate::judge::{Rule, RuleResults, RuleSet, Selection, judge, why};
+use crate::judge::{Rule, RuleResults, RuleSet, Selection, WindowPair, judge, why};
 use crate::profile::Profile;
 use crate::read::{self, NoProgress, Progress};
 use crate::report::{HostProfileReport, Options, Report};
@@ -174,24 +177,16 @@ impl Advisor {
     /// When the GPU's file has changed since [`Advisor::gpu`] and has mistakes.
     pub fn analyze(
         &self,
-        mut profile: Profile,
+        profile: Profile,
         done: &mut dyn FnMut(Stage),
     ) -> Result<Analysis, Error> {
-        let host = self.host.iter();
-        let uses: Vec<_> = host
-            .map(|(_, host)| add_host_samples(&mut profile, host, &self.classes))
-            .collect();
-        let costed = self.cost(profile, done)?;
+        let (costed, uses) = self.cost_with_host(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);
         let results = judge(&self.rules, &facts);
         done(Stage::Evaluated);
         let mut report = Report::new(&facts, &results, &self.options);
-        report.host_profiles = (self.host.iter().zip(uses))
-            .map(|((file, host), alignment)| {
-                HostProfileReport::of(file, host, alignment, Some(&costed.run), &self.classes)
-            })
-            .collect();
+        report.host_profiles = self.host_reports(&costed, uses);
         done(Stage::Reported);
         Ok(Analysis {
             costed,
@@ -200,34 +195,93 @@ impl Advisor {
         })
     }
 
-    /// Joins the report of a detailed recording with a light one of the same run: idle time comes from the
-    /// light one, operators from the detailed one. See [`crate::compare::join`].
+    /// As [`Advisor::analyze`], of a detailed recording with a light one of the same run: idle time comes from the
+    /// light one, operators from the detailed one.
     ///
     /// # Errors
-    /// When the light recording cannot be read or has no GPU work.
-    pub fn join_light(&self, light: &Path, detailed: Report) -> Result<Report, Error> {
-        let light = self.analyze(open(light, &NoProgress)?, &mut |_| {})?;
-        Ok(crate::compare::join(light.report, detailed))
+    /// As [`Advisor::analyze`].
+    pub fn analyze_windows(
+        &self,
+        light: Profile,
+        detailed: Profile,
+        done: &mut dyn FnMut(Stage),
+    ) -> Result<Analysis, Error> {
+        let (light, light_uses) = self.cost_with_host(light, &mut |_| {})?;
+        let of_light = FactTable::new(&light);
+        let mut light_report = Report::new(&of_light, &RuleResults::default(), &self.options);
+        light_report.host_profiles = self.host_reports(&light, light_uses);
+        let (costed, uses) = self.cost_with_host(detailed, done)?;
+        let facts = FactTable::new(&costed);
+        if !same_steps(&of_light, &facts) {
+            done(Stage::Costed);
+            let results = judge(&self.rules, &facts);
+            done(Stage::Evaluated);
+            let mut report = Report::new(&facts, &results, &self.options);
+            report.host_profiles = self.host_reports(&costed, uses);
+            done(Stage::Reported);
+            return Ok(Analysis {
+                report: compare::not_joined(&light_report, report),
+                costed,
+                results,
+            });
+        }
+        let facts = facts.timed_by(&of_light);
+        done(Stage::Costed);
+        let results = judge(&self.rules, &WindowPair::new(&facts, &of_light));
+        done(Stage::Evaluated);
+        let report = Report::of_windows(&facts, &of_light, &results, &self.options);
+        let report = compare::join(light_report, report);
+        done(Stage::Reported);
+        Ok(Analysis {
+            costed,
+            results,
+            report,
+        })
     }
 
     /// Why a rule does or does not have findings on a profile, as text: its conditions with their
-    /// values, member by member.
+    /// values, member by member. With a light recording of the same run, as [`Advisor::analyze_windows`].
     ///
     /// # Errors
     /// As [`Advisor::analyze`].
     pub fn why(
         &self,
         rule: &Rule,
-        mut profile: Profile,
+        light: Option<Profile>,
+        profile: Profile,
         done: &mut dyn FnMut(Stage),
     ) -> Result<String, Error> {
-        for (_, host) in &self.host {
-            add_host_samples(&mut profile, host, &self.classes);
-        }
-        let costed = self.cost(profile, done)?;
+        let light = light.map(|light| self.cost_with_host(light, &mut |_| {}));
+        let light = light.transpose()?;
+        let (costed, _) = self.cost_with_host(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);
+        let of_light = light.as_ref().map(|(light, _)| FactTable::new(light));
+        if let Some(of_light) = of_light.as_ref().filter(|light| same_steps(light, &facts)) {
+            let facts = facts.timed_by(of_light);
+            let both = WindowPair::new(&facts, of_light);
+            return Ok(why(rule, &both, &judge(&self.rules, &both)));
+        }
         Ok(why(rule, &facts, &judge(&self.rules, &facts)))
+    }
+
+    /// The costs of a profile and the profiles of the host, with how the times of these were aligned.
+    fn cost_with_host(
+        &self,
+        mut profile: Profile,
+        done: &mut dyn FnMut(Stage),
+    ) -> Result<(Costed, Vec<Alignment>), Error> {
+        let host = self.host.iter();
+        let uses = host.map(|(_, host)| add_host_samples(&mut profile, host, &self.classes));
+        let uses = uses.collect();
+        Ok((self.cost(profile, done)?, uses))
+    }
+
+    fn host_reports(&self, costed: &Costed, uses: Vec<Alignment>) -> Vec<HostProfileReport> {
+        let profiles = self.host.iter().zip(uses).map(|((file, host), alignment)| {
+            HostProfileReport::of(file, host, alignment, Some(&costed.run), &self.classes)
+        });
+        profiles.collect()
     }
 
     /// The costs this advisor adds to the built-in ones.
@@ -277,6 +331,12 @@ impl Advisor {
         let run = correlate_with(costed.run.profile, &vocabulary, hints);
         Ok(estimate_costs_with(run, costed.gpu, &self.costs))
     }
+}
+
+/// Whether two recordings have steps, and equally many.
+fn same_steps(light: &FactTable<'_>, detailed: &FactTable<'_>) -> bool {
+    let steps = |facts: &FactTable<'_>| facts.costed.run.step_time().map_or(0, |step| step.steps);
+    steps(light) > 0 && steps(light) == steps(detailed)
 }
 
 /// Reads a profile that has GPU work.

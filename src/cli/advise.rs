@@ -409,8 +409,17 @@ impl<'a> Session<'a> {
         timer.done("read");
         let file = multi_rank::shown(path);
         let done = &mut |stage| timer.stage(stage);
+        let mut warnings = Vec::new();
+        let light = self.light.get(path).and_then(|light| {
+            let opened = open(light, &read::NoProgress);
+            opened
+                .map_err(|error| {
+                    warnings.push(format!("not joined with the light recording: {error}"));
+                })
+                .ok()
+        });
         if let Some((rule, deselected)) = &self.asked {
-            let why = self.advisor.why(rule, profile, done)?;
+            let why = self.advisor.why(rule, light, profile, done)?;
             let heading = match deselected {
                 true => "deselected by --select or --ignore; with all rules selected:\n\n",
                 false => "",
@@ -418,15 +427,17 @@ impl<'a> Session<'a> {
             return Ok(ProfileResult {
                 file,
                 output: Output::Why(format!("{heading}{why}")),
-                warnings: Vec::new(),
+                warnings,
             });
         }
         let Analysis {
             costed,
             results,
-            mut report,
-            ..
-        } = self.advisor.analyze(profile, done)?;
+            report,
+        } = match light {
+            Some(light) => self.advisor.analyze_windows(light, profile, done)?,
+            None => self.advisor.analyze(profile, done)?,
+        };
         for dropped in &results.dropped {
             let place = plain(&dropped.place);
             timer.console.note(&format!(
@@ -434,15 +445,7 @@ impl<'a> Session<'a> {
                 dropped.rule, dropped.by
             ));
         }
-        let mut warnings = warnings(&costed, &report);
-        if let Some(light) = self.light.get(path) {
-            match self.advisor.join_light(light, report.clone()) {
-                Ok(joined) => report = joined,
-                Err(error) => {
-                    warnings.push(format!("not joined with the light recording: {error}"));
-                }
-            }
-        }
+        warnings.extend(self::warnings(&costed, &report));
         warnings.extend(unused(self.advisor.user_costs(), &costed));
         // Freeing millions of rows takes long, and the report does not depend on it.
         rayon::spawn(move || drop(costed));

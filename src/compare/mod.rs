@@ -23,7 +23,7 @@ pub use diff::{Diff, diff};
 pub use identity::number_ranks;
 pub use merge::merge;
 pub use suppress::{Suppression, suppress};
-pub use windows::join;
+pub(crate) use windows::{join, not_joined};
 
 use crate::base::text;
 use crate::report::{Report, share};

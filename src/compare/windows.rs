@@ -1,34 +1,26 @@
 //! Joins the reports of two recordings of the same steps: a light one, which slowed the host least, and a
 //! detailed one with shapes and layers. Idle time comes from the first, operators from the second.
 
-use std::collections::BTreeMap;
-
-use super::findings::by_place;
 use crate::base::units::{ns, percent};
-use crate::judge::SavingKind;
-use crate::report::{
-    self, FindingReport, JoinedWindows, Report, SkippedRules, Summary, steps_in_window,
-};
+use crate::report::{JoinedWindows, Report, Summary, steps_in_window};
 
 /// Largest difference between the kernel times per step of two recordings of the same work.
 const SAME_WORK: f64 = 0.1;
-/// The category of rules about what the host does while the GPU waits.
-const HOST: &str = "host";
-/// The rule that says that recording slowed the host down.
-const IDLE_UNRELIABLE: &str = "profile/idle-unreliable";
 
-/// Joins two reports.
+/// The detailed report with the reason why it was not joined with the light one.
+pub(crate) fn not_joined(light: &Report, mut detailed: Report) -> Report {
+    detailed.cautions.push(format!(
+        "The light recording {} has {} steps and this one {}, so they were not joined: idle time includes \
+         the overhead of recording shapes.",
+        light.title, light.summary.steps, detailed.summary.steps
+    ));
+    detailed
+}
+
+/// Joins the report of a light recording with that of a detailed one, whose findings are those of [both].
 ///
-/// Without steps in both, or with different numbers of steps, it is the detailed report with a caution.
-pub fn join(light: Report, mut detailed: Report) -> Report {
-    if light.summary.steps == 0 || light.summary.steps != detailed.summary.steps {
-        detailed.cautions.push(format!(
-            "The light recording {} has {} steps and this one {}, so they were not joined: idle time includes \
-             the overhead of recording shapes.",
-            light.title, light.summary.steps, detailed.summary.steps
-        ));
-        return detailed;
-    }
+/// [both]: Report::of_windows
+pub(crate) fn join(light: Report, mut detailed: Report) -> Report {
     let windows = windows(&light, &detailed);
     let sentence = agreement(&windows);
     match windows.agree {
@@ -36,24 +28,9 @@ pub fn join(light: Report, mut detailed: Report) -> Report {
         false => detailed.cautions.push(sentence),
     }
     let summary = summary(&light.summary, &detailed.summary);
-    let (findings, numbers) = findings(light.findings, detailed.findings, &summary);
-    renumber(&mut detailed.layers, |row| &mut row.findings, &numbers);
-    renumber(&mut detailed.sites, |row| &mut row.findings, &numbers);
-    let minor = kept(light.minor, detailed.minor)
-        .map(|(_, finding)| finding)
-        .collect();
-    let mut capture = detailed.capture;
-    if light.summary.idle_unreliable.is_none() {
-        capture.retain(|finding| finding.rule != IDLE_UNRELIABLE);
-    }
     let mut method = detailed.method;
     method.file_bytes = method.file_bytes.saturating_add(light.method.file_bytes);
     let mut joined = Report {
-        total_saving: report::total_saving(&findings),
-        findings,
-        minor,
-        capture,
-        skipped: skipped(detailed.skipped, &light.skipped),
         ranks: light.ranks,
         timeline: light.timeline,
         host: light.host,
@@ -120,83 +97,4 @@ fn summary(light: &Summary, detailed: &Summary) -> Summary {
         slowdown_at_least: detailed.slowdown_at_least,
         ..light.clone()
     }
-}
-
-/// Whether a finding rests on idle time or on what the host did.
-fn is_about_idle(finding: &FindingReport) -> bool {
-    match &finding.saving {
-        Some(saving) => saving.kind == SavingKind::Idle,
-        None => finding.category == HOST,
-    }
-}
-
-/// Findings about idle time of the first list, all others of the second; with whether it is the second.
-fn kept(
-    light: Vec<FindingReport>,
-    detailed: Vec<FindingReport>,
-) -> impl Iterator<Item = (bool, FindingReport)> {
-    let idle = light.into_iter().filter(is_about_idle).map(|f| (false, f));
-    let work = detailed.into_iter().filter(|f| !is_about_idle(f));
-    idle.chain(work.map(|f| (true, f)))
-}
-
-/// The findings in order, and the new number of each finding of the detailed report.
-fn findings(
-    light: Vec<FindingReport>,
-    detailed: Vec<FindingReport>,
-    summary: &Summary,
-) -> (Vec<FindingReport>, BTreeMap<u64, u64>) {
-    let mut all: Vec<(bool, FindingReport)> = kept(light, detailed).collect();
-    for (is_detailed, finding) in &mut all {
-        if *is_detailed {
-            weigh(finding, summary);
-        }
-    }
-    all.sort_by(|(_, a), (_, b)| by_place(a, b, summary));
-    let mut numbers = BTreeMap::new();
-    let mut findings = Vec::with_capacity(all.len());
-    for ((is_detailed, mut finding), number) in all.into_iter().zip(1..) {
-        if is_detailed {
-            numbers.insert(finding.number, number);
-        }
-        finding.number = number;
-        findings.push(finding);
-    }
-    (findings, numbers)
-}
-
-/// How far a saving of kernel time shortens a step depends on how busy the GPU is, which only the light
-/// recording shows.
-fn weigh(finding: &mut FindingReport, summary: &Summary) {
-    let Some(saving) = finding.saving.as_mut() else {
-        return;
-    };
-    if saving.kind != SavingKind::Gpu {
-        return;
-    }
-    let weight = summary.step_weight;
-    let per_step = summary.devices.max(1) as f64 * steps_in_window(summary);
-    saving.step_low_ns = weight.map(|weight| saving.counted_low_ns * weight / per_step);
-    saving.step_high_ns = weight.map(|weight| saving.counted_high_ns * weight / per_step);
-}
-
-fn renumber<T>(rows: &mut [T], of: fn(&mut T) -> &mut Vec<u64>, numbers: &BTreeMap<u64, u64>) {
-    for row in rows {
-        let mut renumbered: Vec<u64> = of(row)
-            .iter()
-            .filter_map(|number| numbers.get(number).copied())
-            .collect();
-        renumbered.sort_unstable();
-        *of(row) = renumbered;
-    }
-}
-
-/// What the detailed report lacks, without the rules that the light one could evaluate.
-fn skipped(detailed: Vec<SkippedRules>, light: &[SkippedRules]) -> Vec<SkippedRules> {
-    let lacking = |rule: &String| light.iter().any(|row| row.rules.contains(rule));
-    let rows = detailed.into_iter().map(|mut row| {
-        row.rules.retain(lacking);
-        row
-    });
-    rows.filter(|row| !row.rules.is_empty()).collect()
 }

@@ -29,49 +29,83 @@ pub(crate) fn step_weight(devices: &[DeviceTimeline]) -> Option<f64> {
     time.sure_weight()
 }
 
-/// The same for the kernel time of each site; empty where all sites have the weight of the run.
+/// The part of kernel time that counts where late launches follow and the GPU is busy this share of the time.
+pub(crate) fn busy_weight(share: f64) -> f64 {
+    ((share - NOTHING) / (ALL - NOTHING)).clamp(0.0, 1.0)
+}
+
+/// [`step_weight`] for the kernel time of each site; empty where all sites have the weight of the run.
 pub(super) fn site_weights(run: &Run) -> Vec<StepWeight> {
-    let mut time = Time::default();
-    // Per device: the work before late launches, and where to look in it.
-    let mut late_work: Vec<(Vec<Span>, usize)> =
-        vec![Default::default(); run.profile.devices.len()];
-    for device in &run.timeline.devices {
-        let mut spans = Vec::new();
-        time.add(device, |span| spans.push(span));
-        spans.reverse();
-        if let Some(slot) = late_work.get_mut(device.device.idx()) {
-            *slot = (spans, 0);
-        }
+    match LateWork::of(run) {
+        Some(late) => late.site_weights(run, &late.kernels),
+        None => Vec::new(),
     }
-    if time
-        .sure_weight()
-        .is_none_or(|weight| weight <= 0.0 || weight >= 1.0)
-    {
-        return Vec::new();
+}
+
+/// The kernels before late launches.
+#[derive(Debug)]
+pub(super) struct LateWork {
+    /// Per kernel of the run: the part of it that late launches follow.
+    pub(super) kernels: Vec<f64>,
+    /// The part of this work that counts.
+    counts: f64,
+}
+
+impl LateWork {
+    /// `None` where all kernels have the weight of the run.
+    pub(super) fn of(run: &Run) -> Option<LateWork> {
+        let mut time = Time::default();
+        // Per device: the work before late launches, and where to look in it.
+        let mut late_work: Vec<(Vec<Span>, usize)> =
+            vec![Default::default(); run.profile.devices.len()];
+        for device in &run.timeline.devices {
+            let mut spans = Vec::new();
+            time.add(device, |span| spans.push(span));
+            spans.reverse();
+            if let Some(slot) = late_work.get_mut(device.device.idx()) {
+                *slot = (spans, 0);
+            }
+        }
+        if time
+            .sure_weight()
+            .is_none_or(|weight| weight <= 0.0 || weight >= 1.0)
+        {
+            return None;
+        }
+        let kernels = run.profile.kernels.iter().map(|kernel| {
+            let Some((late, at)) = late_work.get_mut(kernel.device.idx()) else {
+                return 0.0;
+            };
+            while late.get(*at).is_some_and(|s| s.end <= kernel.span.start) {
+                *at += 1;
+            }
+            let is_late = late.get(*at).is_some_and(|s| s.start < kernel.span.end);
+            f64::from(u8::from(is_late))
+        });
+        Some(LateWork {
+            kernels: kernels.collect(),
+            counts: time.counts(time.late_ns),
+        })
     }
-    let mut before_late: Vec<f64> = vec![0.0; run.sites.len()];
-    for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-        let Some((late, at)) = late_work.get_mut(kernel.device.idx()) else {
-            continue;
-        };
-        while late.get(*at).is_some_and(|s| s.end <= kernel.span.start) {
-            *at += 1;
+
+    /// The weights of the sites of a run, with the part of each of its kernels that late launches follow.
+    pub(super) fn site_weights(&self, run: &Run, late: &[f64]) -> Vec<StepWeight> {
+        let mut before_late: Vec<f64> = vec![0.0; run.sites.len()];
+        for ((kernel, link), late) in run.profile.kernels.iter().zip(&run.links).zip(late) {
+            if let Some(ns) = link.site.and_then(|id| before_late.get_mut(id.idx())) {
+                *ns += kernel.span.ns() as f64 * late;
+            }
         }
-        let is_late = late.get(*at).is_some_and(|s| s.start < kernel.span.end);
-        let site = link.site.filter(|_| is_late);
-        if let Some(ns) = site.and_then(|id| before_late.get_mut(id.idx())) {
-            *ns += kernel.span.ns() as f64;
-        }
+        let counts = self.counts;
+        let weights = run.sites.iter().zip(before_late).map(|(site, late)| {
+            let share = (late / (site.time_ns as f64).max(1.0)).min(1.0);
+            StepWeight {
+                low: rounded(1.0 - share),
+                high: rounded(1.0 - (1.0 - counts) * share),
+            }
+        });
+        weights.collect()
     }
-    let counts = time.counts(time.late_ns);
-    let weights = run.sites.iter().zip(before_late).map(|(site, late)| {
-        let share = (late / (site.time_ns as f64).max(1.0)).min(1.0);
-        StepWeight {
-            low: rounded(1.0 - share),
-            high: rounded(1.0 - (1.0 - counts) * share),
-        }
-    });
-    weights.collect()
 }
 
 /// Busy and idle time of devices, in ns.
@@ -159,12 +193,11 @@ impl Time {
     /// The part of the work before late launches that counts.
     fn counts(&self, late_ns: f64) -> f64 {
         let all = self.before_late_ns + late_ns;
-        let share = if all > 0.0 {
-            self.before_late_ns / all
+        if all > 0.0 {
+            busy_weight(self.before_late_ns / all)
         } else {
             1.0
-        };
-        ((share - NOTHING) / (ALL - NOTHING)).clamp(0.0, 1.0)
+        }
     }
 
     fn weight(&self, late_ns: f64) -> f64 {

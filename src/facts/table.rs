@@ -22,9 +22,11 @@ use super::memory::MemoryUse;
 use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
+use super::same_kernels::SameKernels;
 use super::site::{SiteScope, Sites};
 use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
 use super::step_stability::StepStability;
+use super::step_weight::LateWork;
 use super::sync::SyncWaits;
 use super::worker_start::WorkerStart;
 use super::{
@@ -193,6 +195,37 @@ impl<'a> FactTable<'a> {
     /// A string of the profile.
     pub(super) fn text(&self, id: StrId) -> &'a str {
         self.costed.run.profile.text(id)
+    }
+
+    /// Lets the times of the GPU's clock be those of another recording of the same steps, which slowed the host
+    /// less: idle time, how far a faster kernel shortens a step, and the idle time before launches. Work stays that
+    /// of this recording.
+    pub fn timed_by(mut self, light: &FactTable<'_>) -> FactTable<'a> {
+        let (run, of_light) = (&self.costed.run, &light.costed.run);
+        let pairs = SameKernels::of(of_light, run);
+        self.site_weights = match LateWork::of(of_light) {
+            Some(late) => late.site_weights(run, &pairs.carry(&late.kernels)),
+            None => Vec::new(),
+        };
+        let mut launch_ns = vec![0.0; run.sites.len()];
+        for (link, ns) in run
+            .links
+            .iter()
+            .zip(pairs.carry(&launch_ns_of_kernels(of_light)))
+        {
+            if let Some(of_site) = link.site.and_then(|site| launch_ns.get_mut(site.idx())) {
+                *of_site += ns;
+            }
+        }
+        self.launch_ns = launch_ns;
+        self.totals = Totals {
+            gpu_busy_ns: self.totals.gpu_busy_ns,
+            kernel_ns: self.totals.kernel_ns,
+            copy_ns: self.totals.copy_ns,
+            devices: self.totals.devices,
+            ..light.totals
+        };
+        self
     }
 
     /// The totals that shares and step times refer to.
@@ -700,23 +733,41 @@ fn late_gaps(run: &Run) -> impl Iterator<Item = &Gap> {
     gaps.filter(|gap| gap.cause == GapCause::HostLate)
 }
 
-/// Per site: idle time in which the GPU waited for the launches of its kernels, in ns. One call launches a
-/// whole CUDA graph, however few kernels are in it.
+/// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
 fn launch_ns_of(run: &Run) -> Vec<f64> {
     let mut times = vec![0.0; run.sites.len()];
-    for gap in late_gaps(run) {
-        let captured = |id: KernelId| {
-            let kernel = run.profile.kernels.get(id.idx());
-            kernel.is_some_and(|kernel| kernel.captured.is_some())
-        };
-        let next = gap.next.filter(|kernel| !captured(*kernel));
-        let link = next.and_then(|kernel| run.links.get(kernel.idx()));
+    for (kernel, ns) in before_launches(run) {
+        let link = run.links.get(kernel.idx());
         let site = link.and_then(|link| link.site);
         if let Some(time) = site.and_then(|site| times.get_mut(site.idx())) {
-            *time += gap.reliable_ns as f64;
+            *time += ns;
         }
     }
     times
+}
+
+/// The same per kernel.
+fn launch_ns_of_kernels(run: &Run) -> Vec<f64> {
+    let mut times = vec![0.0; run.profile.kernels.len()];
+    for (kernel, ns) in before_launches(run) {
+        if let Some(time) = times.get_mut(kernel.idx()) {
+            *time += ns;
+        }
+    }
+    times
+}
+
+/// Kernels that were launched late, with the idle time before them in ns. One call launches a whole CUDA graph, however
+/// few kernels are in it.
+fn before_launches(run: &Run) -> impl Iterator<Item = (KernelId, f64)> + '_ {
+    let captured = |id: &KernelId| {
+        let kernel = run.profile.kernels.get(id.idx());
+        kernel.is_some_and(|kernel| kernel.captured.is_some())
+    };
+    late_gaps(run).filter_map(move |gap| {
+        let next = gap.next.filter(|kernel| !captured(kernel))?;
+        Some((next, gap.reliable_ns as f64))
+    })
 }
 
 /// Sums per pattern; the last row is for sites without a layer.

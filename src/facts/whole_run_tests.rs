@@ -804,3 +804,34 @@ fn settings_of_data_loaders_are_known_where_all_agree() {
         [Answer::DoesNotApply, flag, Answer::DoesNotApply]
     );
 }
+
+#[test]
+fn work_of_a_detailed_recording_counts_as_in_the_light_one() {
+    // A late launch follows the first kernel; the host waits for the second one.
+    let recorded = |late: i64| {
+        let mut b = ProfileBuilder::new();
+        for step in 0..4 {
+            let start = step * 10 * MS;
+            launch(&mut b, "early", start);
+            launch(&mut b, "late", start + late);
+        }
+        for (at, kernel) in b.profile.kernels.iter_mut().enumerate() {
+            kernel.span.end = kernel.span.start + if at % 2 == 0 { MS } else { 4 * MS };
+        }
+        costed(b)
+    };
+    let (light, detailed) = (recorded(3 * MS), recorded(5 * MS));
+    let of_light = FactTable::new(&light);
+    let timed = FactTable::new(&detailed).timed_by(&of_light);
+    let weights = |table: &FactTable<'_>| -> Vec<_> {
+        let members = table.members(MemberKind::Site).into_iter();
+        let affected = members.map(|member| table.affected(member));
+        affected
+            .map(|a| (a.sites.first().map(|s| s.step_weight), a.launch_ns))
+            .collect()
+    };
+    assert_ne!(weights(&FactTable::new(&detailed)), weights(&of_light));
+    assert_eq!(weights(&timed), weights(&of_light));
+    assert_eq!(timed.totals().idle_ns, of_light.totals().idle_ns);
+    assert_eq!(timed.totals().window_ns, of_light.totals().window_ns);
+}

@@ -1,48 +1,97 @@
 //! Findings that the fix of a better one repairs as well become a part of it: one change is one row.
 
+use super::evaluate::Range;
+use super::resolve::{FLOOR, UNCERTAIN_FLOOR};
 use super::{Finding, Saving, SavingKind};
 use crate::base::text;
 use crate::base::units;
+use crate::facts::Totals;
 
 /// Rule, by which, where: a finding that became a part of another.
 pub(super) type JoinedFinding = (String, String, String);
 
-/// Findings, best first, without those that the fix of a better one repairs, and what became of these.
-pub(super) fn join(findings: Vec<Finding>) -> (Vec<Finding>, Vec<JoinedFinding>) {
-    let mut kept: Vec<(Finding, Vec<String>)> = Vec::new();
+/// A finding with what became a part of it.
+struct Joined {
+    finding: Finding,
+    /// What the parts are called.
+    also: Vec<String>,
+    /// GPU time that the parts of a finding about idle time save, in ns.
+    gpu: Range,
+}
+
+/// Findings and minor ones, each best first, without those that the fix of a better finding repairs, and what became
+/// of these.
+pub(super) fn join(
+    findings: Vec<Finding>,
+    minor: Vec<Finding>,
+    totals: &Totals,
+) -> (Vec<Finding>, Vec<Finding>, Vec<JoinedFinding>) {
+    let mut kept: Vec<Joined> = Vec::new();
+    let mut kept_minor = Vec::new();
     let mut parts = Vec::new();
-    for finding in findings {
-        match kept
-            .iter_mut()
-            .find(|(better, _)| repairs(better, &finding))
-        {
-            Some((better, also)) => {
-                also.push(named(better, &finding));
+    let major = findings.into_iter().map(|finding| (finding, true));
+    for (finding, is_major) in major.chain(minor.into_iter().map(|finding| (finding, false))) {
+        match kept.iter_mut().find(|better| {
+            repairs(&better.finding, &finding) && !is_large(&better.finding, &finding, totals)
+        }) {
+            Some(better) => {
+                better.also.push(named(&better.finding, &finding));
                 parts.push((
                     finding.rule.clone(),
-                    better.rule.clone(),
+                    better.finding.rule.clone(),
                     finding.place.clone(),
                 ));
                 add(better, finding);
             }
-            None => kept.push((finding, Vec::new())),
+            None if is_major => kept.push(Joined {
+                finding,
+                also: Vec::new(),
+                gpu: Range {
+                    low: 0.0,
+                    high: 0.0,
+                },
+            }),
+            None => kept_minor.push(finding),
         }
     }
-    let joined = kept.into_iter().map(|(mut finding, also)| {
+    let joined = kept.into_iter().map(|joined| {
+        let Joined {
+            mut finding,
+            also,
+            gpu,
+        } = joined;
         if !also.is_empty() {
             finding.message.push_str(" The same change takes care of ");
             finding.message.push_str(&text::list(&also));
+            if gpu.high >= FLOOR * totals.gpu_busy_ns {
+                let share = |ns: f64| ns / totals.gpu_busy_ns;
+                finding.message.push_str(&format!(
+                    ", which saves {} of GPU time as well",
+                    units::percent_range(share(gpu.low), share(gpu.high))
+                ));
+            }
             finding.message.push('.');
         }
         finding
     });
-    (joined.collect(), parts)
+    (joined.collect(), kept_minor, parts)
 }
 
 /// Whether the fix of a better finding repairs another one.
 fn repairs(better: &Finding, finding: &Finding) -> bool {
     let is_named = better.also_fixes.iter().any(|g| g.matches(&finding.rule));
     is_named && (better.rule != finding.rule || better.variant == finding.variant)
+}
+
+/// Whether a part of a finding about idle time saves so much GPU time that its own fix is worth a row.
+fn is_large(better: &Finding, part: &Finding, totals: &Totals) -> bool {
+    let (Some(saving), Some(more)) = (&better.saving, &part.saving) else {
+        return false;
+    };
+    let step_ns = totals.window_ns / f64::from(totals.devices.max(1));
+    saving.kind == SavingKind::Idle
+        && more.kind == SavingKind::Gpu
+        && (more.step_ns).is_some_and(|ns| ns >= UNCERTAIN_FLOOR * step_ns)
 }
 
 /// What a part is called in the message of the finding.
@@ -54,8 +103,9 @@ fn named(better: &Finding, part: &Finding) -> String {
     }
 }
 
-/// Adds the work of a part, and what it saves where that is time of the same kind.
-fn add(better: &mut Finding, part: Finding) {
+/// Adds the work of a part, and what it saves. GPU time that goes away with idle time shortens the step at most.
+fn add(joined: &mut Joined, part: Finding) {
+    let better = &mut joined.finding;
     better.members.extend(part.members);
     better.members.sort_unstable();
     better.members.dedup();
@@ -66,9 +116,15 @@ fn add(better: &mut Finding, part: Finding) {
     better.backward.extend(part.backward);
     better.backward.sort_unstable();
     better.backward.dedup();
-    if let (Some(saving), Some(more)) = (&mut better.saving, part.saving)
-        && saving.kind == more.kind
-    {
+    let (Some(saving), Some(more)) = (&mut better.saving, part.saving) else {
+        return;
+    };
+    if saving.kind == SavingKind::Idle && more.kind == SavingKind::Gpu {
+        joined.gpu.low += more.claimed_low_ns;
+        joined.gpu.high += more.claimed_ns;
+        saving.step_ns = saving.step_ns.zip(more.step_ns).map(|(a, b)| a + b);
+    }
+    if saving.kind == more.kind {
         add_saving(saving, more);
         // Its work is not idle time.
         if part.removes_launches {

@@ -30,6 +30,10 @@ pub trait RuleInput: Sync {
     }
     /// The sums over the run.
     fn totals(&self) -> Totals;
+    /// Another recording of the same steps, which slowed the host less: the input of rules about idle time.
+    fn light(&self) -> Option<&dyn RuleInput> {
+        None
+    }
 }
 
 impl RuleInput for FactTable<'_> {

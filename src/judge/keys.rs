@@ -75,10 +75,11 @@ pub const KEYS: &[Key] = keys! {
     /// less specific rules that are dropped on the same sites (with a chain, on those of which it is most of the
     /// time): ids, or patterns such as `memory/*`
     "supersedes": RULES,
-    /// the reverse: this rule is dropped where one of these has a finding
+    /// the reverse: this rule is dropped where one of these has a finding; where both set a key of `changes` to different
+    /// values, that finding says what this rule would save
     "unless": RULES,
     /// rules whose findings the fix repairs as well: one that ranks lower becomes a part of this one, and savings of the same
-    /// kind of time add up; the own id stands for findings with the same `[[fix]]`
+    /// kind of time add up, GPU time and idle time in the upper end of the step; the own id stands for findings with the same `[[fix]]`
     "also_fixes": RULES,
     /// rules that are skipped where this one has a finding (category `profile` only)
     "vetoes": RULES,

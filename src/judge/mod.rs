@@ -36,6 +36,7 @@ pub mod template;
 mod test_cases;
 mod vendor_words;
 mod why;
+mod windows;
 
 pub use edit::Edit;
 pub use evaluate::RuleInput;
@@ -43,7 +44,7 @@ pub use examples::check_examples;
 pub use explain::explain;
 pub use load::RuleFile;
 pub use resolve::FLOOR;
-pub(crate) use resolve::is_above_floor;
+pub(crate) use resolve::{SAVES_MOST, is_above_floor};
 pub use rule::{CATEGORIES, Rule};
 #[cfg(feature = "cli")]
 pub(crate) use rule_set::pattern_of;
@@ -51,19 +52,25 @@ pub use rule_set::{RuleSet, Selection};
 pub use rule_tests::{TestResult, run_tests};
 pub use scaffold::scaffold;
 pub use why::why;
+pub use windows::WindowPair;
 
 /// Evaluates every rule on every member of its kind and resolves what they find. The
 /// results do not depend on the number of threads.
 pub fn judge(rules: &RuleSet, input: &dyn RuleInput) -> RuleResults {
     let rules = rules.rules();
-    let kinds = MemberKind::ALL.par_iter().map(|(kind, _)| {
+    let kinds = MemberKind::ALL.iter().map(|(kind, _)| *kind);
+    let kinds: Vec<_> = kinds
+        .flat_map(|kind| [(kind, false), (kind, true)])
+        .collect();
+    let kinds = kinds.into_par_iter().map(|(kind, light)| {
         let (places, rules): (Vec<usize>, Vec<&Rule>) = (rules.iter().enumerate())
-            .filter(|(_, rule)| rule.for_each == *kind)
+            .filter(|(_, rule)| rule.for_each == kind && windows::is_about_idle(rule) == light)
             .unzip();
-        if rules.is_empty() {
+        let Some(first) = rules.first() else {
             return Vec::new();
-        }
-        let matches = evaluate::evaluate(&rules, &input.members(*kind), input);
+        };
+        let input = windows::input_of(input, first);
+        let matches = evaluate::evaluate(&rules, &input.members(kind), input);
         places.into_iter().zip(matches).collect()
     });
     let kinds: Vec<Vec<_>> = kinds.collect();
@@ -228,11 +235,13 @@ pub struct Finding {
     pub also_fixes: Vec<Glob>,
     /// Whether it saves host time because launches go away.
     pub removes_launches: bool,
-    /// Id of the rule whose finding must be repaired first, so that launches no longer come late: only then does
-    /// this one, which is minor, shorten the step.
+    /// Id of the rule whose finding must be repaired first: only then does this one shorten the step, because
+    /// launches no longer come late, or by a share of it that matters.
     pub after: Option<String>,
     /// Whether it is minor whatever its time, by the rule's `minor_when`.
     pub is_minor: bool,
+    /// Whether its members are those of the [light recording](RuleInput::light).
+    pub of_light: bool,
 }
 
 /// The time that a fix could save, in ns of the analyzed window, summed over devices.

@@ -16,10 +16,12 @@ use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, overrides};
 use super::template::Template;
 use super::vendor_words::{in_vendor_words, vendor_links};
+use super::windows::{input_of, is_about_idle};
 use super::{Confidence, DroppedFinding, Fault, Finding, MissingFact, RuleResults, SavingKind};
 use crate::base::glob::Glob;
+use crate::base::{text, units};
 use crate::correlate::SiteId;
-use crate::facts::{Fact, Member, Totals};
+use crate::facts::{Fact, Member, Totals, busy_weight};
 
 /// Findings whose lower end is below this share of the step are minor: a change that saves less is lost
 /// in the differences between runs. Of the GPU's work where recording overhead leaves open how far a
@@ -28,7 +30,7 @@ pub const FLOOR: f64 = 0.01;
 /// The share of the work that a finding must be about if it is not known how much of it can be saved.
 const UNESTIMATED_FLOOR: f64 = 0.03;
 /// The share that a finding must save at most if it may as well save nothing, or less than that.
-const UNCERTAIN_FLOOR: f64 = 0.1;
+pub(super) const UNCERTAIN_FLOOR: f64 = 0.1;
 /// The share of the GPU's work that a finding must save at least to be worthwhile once launches are no longer late.
 const IN_TIME_FLOOR: f64 = 0.05;
 
@@ -45,6 +47,7 @@ pub(super) fn resolve(
         drafts: vec![Vec::new(); results.len()],
         results,
         dropped: BTreeSet::new(),
+        alternatives: BTreeMap::new(),
     };
     resolver.apply_profile_rules();
     resolver.apply_overrides();
@@ -64,14 +67,14 @@ pub(super) fn resolve(
     let (capture, mut advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
-    let first = removes_late_launches(&advice, &totals);
-    if let Some(first) = first {
-        count_gpu_time(&mut advice, first, &totals);
+    if let Some((first, weight)) = removes_late_launches(&advice, &totals) {
+        count_gpu_time(&mut advice, first, weight, &totals);
     }
+    measure_by_the_rest(&mut advice, &totals);
     let (findings, minor): (Vec<Finding>, Vec<Finding>) = advice
         .into_iter()
-        .partition(|f| matters(f, &totals) && f.after.is_none() && !f.is_minor);
-    let (mut findings, parts) = also_fixed::join(findings);
+        .partition(|f| matters(f, &totals) && !f.is_minor);
+    let (mut findings, minor, parts) = also_fixed::join(findings, minor, &totals);
     findings.sort_by(by_place);
     resolver.dropped.extend(parts);
     RuleResults {
@@ -190,6 +193,8 @@ struct Resolver<'a> {
     drafts: Vec<Vec<FindingDraft>>,
     /// Rule, by which, where.
     dropped: BTreeSet<(String, String, String)>,
+    /// Per rule: what is said of rules that give way to it although their advice is another value for the same setting.
+    alternatives: BTreeMap<usize, String>,
 }
 
 impl Resolver<'_> {
@@ -227,7 +232,8 @@ impl Resolver<'_> {
             }
         }
         let matches = std::mem::take(&mut results.matches);
-        let drafts = grouping::findings(index, rule, &matches, self.input, results);
+        let input = input_of(self.input, rule);
+        let drafts = grouping::findings(index, rule, &matches, input, results);
         match profile_rules.clone().find(|s| applies(&s.vetoes, s)) {
             Some(by) => {
                 for draft in &drafts {
@@ -264,6 +270,7 @@ impl Resolver<'_> {
                     .or_insert_with(|| Covered::by(their, self.input));
                 by_chains.add(&covered.by_chains);
                 let results = self.results.get_mut(index);
+                let before = saved(&drafts);
                 // A finding about any part overrides one about the whole run.
                 let (left, dropped) = drop_matches(drafts, rule, self.input, results, |matched| {
                     matched.member == Member::Run
@@ -271,6 +278,15 @@ impl Resolver<'_> {
                         || by_chains.hold(matched)
                 });
                 drafts = left;
+                let totals = self.input.totals();
+                if is_alternative(rule, by)
+                    && let Some(sentence) = alternative(rule, before - saved(&drafts), &totals)
+                {
+                    self.alternatives
+                        .entry(by_index)
+                        .or_default()
+                        .push_str(&sentence);
+                }
                 for place in dropped {
                     self.dropped.insert((rule.id.clone(), by.id.clone(), place));
                 }
@@ -316,6 +332,9 @@ impl Resolver<'_> {
             if let Some(confidence) = self.confidence.get(draft.rule) {
                 finding.confidence = *confidence;
             }
+            finding
+                .message
+                .extend(self.alternatives.remove(&draft.rule));
             finding.saving = claims.claim(&draft, rule.replaces_work);
             if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals) {
                 claims.replace(&draft);
@@ -394,6 +413,31 @@ impl Resolver<'_> {
     }
 }
 
+/// The upper end of what drafts save, in ns of GPU time.
+fn saved(drafts: &[FindingDraft]) -> f64 {
+    let of_gpu = drafts.iter().filter(|draft| draft.kind == SavingKind::Gpu);
+    of_gpu.filter_map(|draft| Some(draft.saving?.high)).sum()
+}
+
+/// Whether a rule gives way to another one that advises another value for one of its settings.
+fn is_alternative(rule: &Rule, by: &Rule) -> bool {
+    let differs =
+        |(key, value): (&String, &String)| by.changes.get(key).is_some_and(|v| v != value);
+    rule.unless.iter().any(|glob| glob.matches(&by.id)) && rule.changes.iter().any(differs)
+}
+
+/// A sentence on what a rule would save instead of the one that it gives way to.
+fn alternative(rule: &Rule, saved_ns: f64, totals: &Totals) -> Option<String> {
+    let share = |ns: f64| ns / totals.gpu_busy_ns;
+    (saved_ns >= FLOOR * totals.gpu_busy_ns).then(|| {
+        format!(
+            " The smaller change of {} alone saves {} of GPU time.",
+            text::md_code(&rule.id),
+            units::percent_range(share(saved_ns * rule.min_fraction()), share(saved_ns))
+        )
+    })
+}
+
 /// Removes matches and groups the rest again. Also returns the places of findings that lost matches.
 fn drop_matches(
     drafts: Vec<FindingDraft>,
@@ -406,6 +450,7 @@ fn drop_matches(
     let mut places = Vec::new();
     let mut scratch = RuleMatches::default();
     let results = results.unwrap_or(&mut scratch);
+    let input = input_of(input, rule);
     for draft in drafts {
         let (gone, stay): (Vec<Match>, Vec<Match>) = draft
             .matches
@@ -468,13 +513,16 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
     is_above_floor(low, high, whole)
 }
 
+/// The share of the window that a finding must save at least for others to be measured by the rest.
+pub(crate) const SAVES_MOST: f64 = 0.5;
+
 /// The share of the remaining time that the GPU must be busy for it to limit the steps.
 const GPU_LIMITS: f64 = 2.0 / 3.0;
 
-/// Finding `first` reduces launches, so that the GPU limits the steps afterwards. Counts the GPU time that
-/// later findings save as step time too, as the upper end. Marks those that save little before that
+/// Finding `first` reduces launches, so that `weight` of the kernel time counts afterwards. Counts this part of the GPU
+/// time that later findings save as step time too, as the upper end. Marks those that save little before that
 /// with `after`.
-fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
+fn count_gpu_time(findings: &mut [Finding], first: usize, weight: f64, totals: &Totals) {
     if totals.paced_by_workers {
         return;
     }
@@ -487,13 +535,41 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, totals: &Totals) {
             .as_mut()
             .filter(|s| s.kind == SavingKind::Gpu);
         let Some(saving) = of_gpu else { continue };
-        let all = saving.claimed_ns / devices;
-        saving.step_ns = saving.step_ns.map(|ns| ns.max(all));
+        let then = saving.claimed_ns * weight / devices;
+        saving.step_ns = saving.step_ns.map(|ns| ns.max(then));
         let is_enough_now = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
-        let is_enough_then = saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
-            || all >= UNCERTAIN_FLOOR * step_ns;
+        let is_enough_then = weight * saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
+            || then >= UNCERTAIN_FLOOR * step_ns;
         if !is_enough_now && is_enough_then {
             finding.after.clone_from(&rule);
+        }
+    }
+}
+
+/// Marks findings with `after` that are small only beside idle time that another finding removes for certain, most of
+/// the window.
+fn measure_by_the_rest(findings: &mut [Finding], totals: &Totals) {
+    let saves_most = |finding: &&Finding| {
+        let saving = finding.saving.filter(|s| s.kind == SavingKind::Idle);
+        finding.confidence == Confidence::High
+            && saving.is_some_and(|s| s.claimed_low_ns > SAVES_MOST * totals.window_ns)
+    };
+    let Some(first) = findings.iter().find(saves_most) else {
+        return;
+    };
+    let (rule, saved) = (
+        first.rule.clone(),
+        first.saving.map_or(0.0, |s| s.claimed_ns),
+    );
+    if totals.paced_by_workers {
+        return;
+    }
+    let rest = (totals.window_ns - saved) / f64::from(totals.devices.max(1));
+    for finding in findings.iter_mut() {
+        let step = finding.saving.and_then(|s| s.step_low_ns.zip(s.step_ns));
+        let is_enough_then = step.is_some_and(|(low, high)| is_above_floor(low, high, rest));
+        if finding.rule != rule && is_enough_then && !matters(finding, totals) {
+            finding.after.get_or_insert_with(|| rule.clone());
         }
     }
 }
@@ -502,17 +578,27 @@ fn reduces_launches(finding: &Finding) -> bool {
     (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
 }
 
-/// The position of the first finding above the floor that reduces launches, if the idle time that the findings
-/// save at least lets the GPU limit the steps.
-fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<usize> {
+/// The position of the first finding above the floor that reduces launches, and the share of kernel time by which steps
+/// become shorter afterwards: all of it if the idle time that the findings save at least lets the GPU limit the steps,
+/// else as far as what they save at most does.
+fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<(usize, f64)> {
     let worth = || findings.iter().filter(|finding| matters(finding, totals));
-    let idle = worth().filter_map(|finding| finding.saving.as_ref());
-    let idle = idle.filter(|saving| saving.kind == SavingKind::Idle);
-    let saved: f64 = idle.map(|saving| saving.claimed_low_ns).sum();
-    let left = totals.gpu_busy_ns + totals.idle_ns - saved;
+    let idle = || {
+        let savings = worth().filter_map(|finding| finding.saving.as_ref());
+        savings.filter(|saving| saving.kind == SavingKind::Idle)
+    };
+    let busy_then = |saved: f64| {
+        let left = totals.gpu_busy_ns + totals.idle_ns - saved;
+        totals.gpu_busy_ns / left.max(totals.gpu_busy_ns)
+    };
     let first =
         (findings.iter()).position(|finding| reduces_launches(finding) && matters(finding, totals));
-    first.filter(|_| totals.gpu_busy_ns >= GPU_LIMITS * left)
+    let at_least = busy_then(idle().map(|saving| saving.claimed_low_ns).sum());
+    let weight = match at_least >= GPU_LIMITS {
+        true => 1.0,
+        false => busy_weight(busy_then(idle().map(|saving| saving.claimed_ns).sum())),
+    };
+    first.filter(|_| weight > 0.0).map(|first| (first, weight))
 }
 
 /// Whether a saving from `low` to `high` is large enough not to be minor, as a share of `whole`.
@@ -527,6 +613,8 @@ fn finding(
     input: &dyn RuleInput,
     results: Option<&mut RuleMatches>,
 ) -> Finding {
+    let of_light = input.light().is_some() && is_about_idle(rule);
+    let input = input_of(input, rule);
     let member = draft.worst().map_or(Member::Run, |matched| matched.member);
     let lookup = input.lookup(member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
@@ -596,6 +684,7 @@ fn finding(
         removes_launches: rule.launches_removed.is_some() && draft.kind == SavingKind::Idle,
         after: None,
         is_minor: draft.minor,
+        of_light,
     }
 }
 
@@ -660,17 +749,20 @@ pub(super) fn evidence(
 
 /// Absent facts with the rules that need them, most time first.
 fn skipped(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) -> Vec<MissingFact> {
-    let mut by_fact: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<Member>)> = BTreeMap::new();
+    // Members of the light recording have a list of their own.
+    let mut by_fact: BTreeMap<&str, (BTreeSet<&str>, [BTreeSet<Member>; 2])> = BTreeMap::new();
     for (rule, results) in rules.iter().zip(results) {
         for (fact, members) in &results.missing {
-            let (rules, all) = by_fact.entry(fact).or_default();
+            let (rules, [all, of_light]) = by_fact.entry(fact).or_default();
             rules.insert(&rule.id);
+            let all = if is_about_idle(rule) { of_light } else { all };
             all.extend(members);
         }
     }
+    let light = input.light().unwrap_or(input);
     let mut list: Vec<MissingFact> = by_fact
         .into_par_iter()
-        .map(|(fact, (rules, members))| MissingFact {
+        .map(|(fact, (rules, [members, of_light]))| MissingFact {
             fact: fact.to_owned(),
             needs: input
                 .facts()
@@ -679,8 +771,8 @@ fn skipped(rules: &[Rule], results: &[RuleMatches], input: &dyn RuleInput) -> Ve
                 .map(|f| f.needs.to_owned())
                 .unwrap_or_default(),
             rules: rules.into_iter().map(str::to_owned).collect(),
-            members: members.len() as u64,
-            time_ns: time_of(&members, input),
+            members: members.union(&of_light).count() as u64,
+            time_ns: time_of(&members, input).max(time_of(&of_light, light)),
         })
         .collect();
     list.sort_by(|a, b| {

@@ -12,6 +12,7 @@ use super::expr::{EvalContext, Expr, FOUND, Name, Undecided};
 use super::grouping::{self, FindingDraft};
 use super::resolve::FLOOR;
 use super::rule::Rule;
+use super::windows::input_of;
 use super::{Finding, RuleResults};
 use crate::base::cel::Node;
 use crate::base::toml::quoted;
@@ -23,6 +24,7 @@ const SHOWN: usize = 5;
 
 /// Explains the result of a rule in a run. `results` are those of all rules.
 pub fn why(rule: &Rule, input: &dyn RuleInput, results: &RuleResults) -> String {
+    let input = input_of(input, rule);
     let mut out = String::new();
     let _ = writeln!(out, "{}: {}", rule.id, text::plain(&rule.title));
     let _ = writeln!(out, "from {}", text::plain(&rule.source.name));

@@ -44,8 +44,20 @@ pub(crate) const MAX_UNKNOWN_NAMES: usize = 5;
 impl Report {
     /// Builds the report of one profile from its facts and what the rules found.
     pub fn new(facts: &FactTable<'_>, results: &RuleResults, options: &Options) -> Report {
+        Self::of_windows(facts, facts, results, options)
+    }
+
+    /// Builds the report of a detailed recording from its facts and what the rules found in it and in a light
+    /// recording of the same steps, where idle time is from.
+    pub fn of_windows(
+        facts: &FactTable<'_>,
+        light: &FactTable<'_>,
+        results: &RuleResults,
+        options: &Options,
+    ) -> Report {
         let costed = facts.costed;
         let profile = &costed.run.profile;
+        let of_idle = summary(light);
         let summary = summary(facts);
         // Only these look at every kernel, call and gap; the rest looks at sites.
         let ((timeline, ranks), (units, launching)) = rayon::join(
@@ -60,7 +72,15 @@ impl Report {
                 false => Default::default(),
             },
         );
-        let finding = |number: usize, f: &Finding| finding(costed, &summary, number as u64, f);
+        let finding = |number: usize, f: &Finding| {
+            let is_idle = f.saving.is_some_and(|s| s.kind == SavingKind::Idle);
+            let summary = if f.of_light || is_idle {
+                &of_idle
+            } else {
+                &summary
+            };
+            finding(costed, summary, number as u64, f)
+        };
         let findings: Vec<_> = results
             .findings
             .iter()

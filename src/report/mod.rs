@@ -431,8 +431,8 @@ pub struct FindingReport {
     pub share: f64,
     /// Estimated saving; `null` without an estimate.
     pub saving: Option<SavingReport>,
-    /// Id of the rule whose finding comes first: launches are late, and while they are, this one shortens the
-    /// step by less than 1 % for sure. `null` for all others.
+    /// Id of the rule whose finding comes first: while launches are late, or the GPU waits for most of the step, this
+    /// one shortens the step by less than 1 % for sure. `null` for all others.
     #[serde(default)]
     pub after: Option<String>,
     /// What the advice saves in the program itself, as `try` has measured it; `null` where it was not tried.

@@ -12,6 +12,7 @@ use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::{self, list_some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
+use crate::judge::{SAVES_MOST, SavingKind};
 
 /// Most words of the opening.
 pub(super) const MAX_WORDS: usize = 60;
@@ -569,27 +570,65 @@ fn nothing_found(report: &Report) -> Vec<String> {
     vec![format!("{rules} found nothing worth changing{minor}.")]
 }
 
-/// Minor findings that matter once another one of the report is done, one sentence each.
+/// Findings that matter once another one of the report is done, one sentence each.
 pub(super) fn next_notes(report: &Report) -> Vec<String> {
+    /// Share of the GPU time that a step must become shorter by for the GPU to limit it.
+    const ALL: f64 = 0.99;
     let basis = Basis::of(&report.summary);
     let note = |f: &FindingReport| {
         let after = f.after.as_ref()?;
         let first = report.findings.iter().find(|first| first.rule == *after)?;
         let saving = f.saving.as_ref()?;
-        Some(format!(
-            "Once finding {} is done, the GPU limits the {}. Then \"{}\" (`{}`) saves {} {}.",
-            first.number,
-            basis.whole,
-            f.title,
-            f.rule,
-            ns_range(
-                saving.counted_low_ns / basis.divisor,
-                saving.counted_high_ns / basis.divisor
+        let name = match f.number {
+            0 => format!("\"{}\" (`{}`)", f.title, f.rule),
+            number => format!("finding {number}, \"{}\",", f.title),
+        };
+        let (low, high) = (
+            saving.counted_low_ns / basis.divisor,
+            saving.counted_high_ns / basis.divisor,
+        );
+        if let Some(rest_ns) = rest_ns(first, &report.summary) {
+            let step = saving.step_low_ns.zip(saving.step_high_ns)?;
+            return Some(format!(
+                "Once finding {} is done, a {} may take as little as {}. Then {name} saves {} of it.",
+                first.number,
+                basis.whole,
+                ns(rest_ns),
+                ns_range(step.0, step.1)
+            ));
+        }
+        let step_high_ns = saving.step_high_ns.filter(|ns| *ns < ALL * high);
+        Some(match step_high_ns {
+            None => format!(
+                "Once finding {} is done, the GPU limits the {}. Then {name} saves {} {}.",
+                first.number,
+                basis.whole,
+                ns_range(low, high),
+                basis.of_gpu_time(),
             ),
-            basis.of_gpu_time(),
-        ))
+            Some(step_high_ns) => format!(
+                "Once finding {} is done, the GPU may limit the {}. Then {name} saves up to {} of it.",
+                first.number,
+                basis.whole,
+                ns(step_high_ns)
+            ),
+        })
     };
-    report.minor.iter().filter_map(note).collect()
+    report
+        .findings
+        .iter()
+        .chain(&report.minor)
+        .filter_map(note)
+        .collect()
+}
+
+/// How long a step takes at least once a finding is done that saves most of it; `None` for other findings.
+fn rest_ns(first: &FindingReport, s: &Summary) -> Option<f64> {
+    let saving = first.saving.as_ref()?;
+    let saves_most = saving.kind == SavingKind::Idle
+        && saving.counted_low_ns > SAVES_MOST * s.device_window_ns as f64;
+    let rest = Basis::of(s).wall_ns - saving.step_high_ns?;
+    saves_most.then_some(rest.max(0.0))
 }
 
 /// What a report without findings explains instead: the minor finding about most of the GPU's time of which

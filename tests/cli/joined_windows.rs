@@ -53,8 +53,8 @@ impl Window {
     }
 }
 
-/// The report on a folder with both windows of one process.
-fn joined(light: &Window, detailed: &Window) -> Value {
+/// What the program prints about a folder with both windows of one process.
+fn printed(light: &Window, detailed: &Window, options: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for (name, window) in [("light", light), ("detailed", detailed)] {
@@ -66,7 +66,8 @@ fn joined(light: &Window, detailed: &Window) -> Value {
     std::fs::write(folder.path().join("manifest.json"), manifest.to_string()).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_pyprof-advise"))
         .arg(folder.path())
-        .args(["--format", "json", "--quiet"])
+        .arg("--quiet")
+        .args(options)
         .output()
         .unwrap();
     assert_eq!(
@@ -75,7 +76,12 @@ fn joined(light: &Window, detailed: &Window) -> Value {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).unwrap()
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The report on both windows.
+fn joined(light: &Window, detailed: &Window) -> Value {
+    serde_json::from_str(&printed(light, detailed, &["--format", "json"])).unwrap()
 }
 
 const LIGHT: Window = Window {
@@ -145,4 +151,20 @@ fn windows_with_different_numbers_of_steps_are_not_joined() {
             .any(|text| text.contains("so they were not joined")),
         "{cautions:?}"
     );
+}
+
+#[test]
+fn why_judges_the_windows_that_the_report_judges() {
+    let report = joined(&LIGHT, &DETAILED);
+    let mut all = ["findings", "minor"]
+        .into_iter()
+        .flat_map(|list| report[list].as_array().unwrap());
+    let idle = all.find(|f| f["saving"]["kind"] == "idle").unwrap();
+    let rule = idle["rule"].as_str().unwrap();
+    let share = idle["share"].as_f64().unwrap();
+    // Idle for half of a step, and for three quarters where shapes were recorded.
+    assert!((0.4..0.55).contains(&share), "{share}");
+    let why = printed(&LIGHT, &DETAILED, &["--why", rule]);
+    let expected = format!("{:.0} % of the window", 100.0 * share);
+    assert!(why.contains(&expected), "{expected}: {why}");
 }

@@ -144,6 +144,7 @@ impl Sample {
             unreliable_idle: None,
             unexplained_idle_ns: 0,
             graph_launch_idle_ns: 0,
+            waits: Vec::new(),
             activities: Default::default(),
             layer_source: Some(LayerSource::Module),
             batch: None,
@@ -325,6 +326,7 @@ fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) -> Finding {
         removes_launches: false,
         after: None,
         is_minor: false,
+        of_light: false,
     }
 }
 

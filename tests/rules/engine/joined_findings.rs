@@ -44,6 +44,77 @@ fn findings_that_a_better_one_repairs_become_a_part_of_it() {
 }
 
 #[test]
+fn minor_findings_become_a_part_of_a_larger_one_that_repairs_them() {
+    let minor = "when = 'site.m == 9'\nsaving_ns = 'site.time_ns * 0.5'";
+    let rules = |also: &str| {
+        let first = rule(&format!(
+            "when = 'site.m < 9'\nsaving_ns = 'site.time_ns'\n{also}"
+        ));
+        load(&[("host/a", &first), ("memory/b", &rule(minor))]).unwrap()
+    };
+    let mut run = Fake::default();
+    let with_m = |m: i64| vec![("site.family", s("gemm")), ("site.m", i(m))];
+    run.site(0, "a", 4e5, 0.0, &with_m(1));
+    run.site(1, "b", 2e4, 0.0, &with_m(9));
+    let results = run.judge(&rules(""));
+    assert_eq!((results.findings.len(), results.minor.len()), (1, 1));
+    let results = run.judge(&rules("also_fixes = [\"memory/b\"]"));
+    assert_eq!((results.findings.len(), results.minor.len()), (1, 0));
+    assert_eq!(results.findings[0].saving.unwrap().claimed_ns, 4.1e5);
+}
+
+#[test]
+fn gpu_time_that_goes_away_with_idle_time_is_part_of_the_upper_end() {
+    let idle = rule(
+        "saving_kind = \"idle\"\nfor_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\nalso_fixes = [\"layers/x\"]",
+    );
+    let work = rule("saving_ns = 'site.time_ns'");
+    let rules = load(&[("host/launches", &idle), ("layers/x", &work)]).unwrap();
+    let with = |work: f64| {
+        let mut run = Fake::default();
+        run.site(0, "a", work, 0.0, &[("site.family", s("gemm"))]);
+        run.gap(0, 8e5, "host_late");
+        run.judge(&rules)
+    };
+    let results = with(1e5);
+    let [joined] = results.findings.as_slice() else {
+        panic!("{:?}", results.findings);
+    };
+    assert_eq!(
+        joined.message,
+        "says The same change takes care of `layers/x` (10 % of GPU time), which saves 5.0 to 10 % of GPU time as well."
+    );
+    let saving = joined.saving.unwrap();
+    assert_eq!((saving.claimed_ns, saving.step_ns), (8e5, Some(9e5)));
+    // From a tenth of the step on, its own fix is worth a row.
+    let results = with(2e5);
+    let rules: Vec<_> = results.findings.iter().map(|f| f.rule.as_str()).collect();
+    assert_eq!(rules, ["host/launches", "layers/x"]);
+}
+
+#[test]
+fn a_finding_says_what_a_smaller_change_of_the_same_setting_saves() {
+    let by = |more: &str| rule(&format!("saving_ns = 'site.time_ns * 0.9'\n{more}"));
+    let small = rule(
+        "saving_ns = 'site.time_ns * 0.8'\nchanges = { precision = \"tf32\" }\nunless = [\"precision/mixed\"]",
+    );
+    let message = |by: &str| {
+        let rules = load(&[("precision/mixed", by), ("precision/tf32", &small)]).unwrap();
+        let mut run = Fake::default();
+        run.site(0, "a", 5e5, 0.0, &[("site.family", s("gemm"))]);
+        let results = run.judge(&rules);
+        assert_eq!(results.findings.len(), 1);
+        results.findings[0].message.clone()
+    };
+    assert_eq!(
+        message(&by("changes = { precision = \"mixed\" }")),
+        "says The smaller change of `precision/tf32` alone saves 20 to 40 % of GPU time."
+    );
+    assert_eq!(message(&by("changes = { precision = \"tf32\" }")), "says");
+    assert_eq!(message(&by("")), "says");
+}
+
+#[test]
 fn findings_of_one_rule_are_joined_where_their_fix_is_the_same() {
     let text = "saving_ns = 'site.time_ns * 0.5'\nalso_fixes = [\"host/a\"]";
     let one = load(&[("host/a", &rule(text))]).unwrap();

@@ -42,12 +42,53 @@ fn kernel_time_counts_where_another_finding_brings_launches_in_time() {
         run.totals.step_weight = Some(0.5);
         run.members[0].2.sites[0].step_weight = Some(StepWeight::exactly(0.0));
         let results = run.judge(&load(&rules).unwrap());
-        let mut minor = results.minor.iter();
-        minor.any(|f| f.rule == "layers/x" && f.after.as_deref() == Some("host/launches"))
+        let mut all = results.findings.iter().chain(&results.minor);
+        all.any(|f| f.rule == "layers/x" && f.after.as_deref() == Some("host/launches"))
     };
     // The GPU works 1 ms and idles 1 ms: without most of that, it is what limits a step.
     assert!(left_for_then("900000.0"));
     assert!(!left_for_then("200000.0"));
+}
+
+#[test]
+fn kernel_time_counts_in_part_where_only_the_upper_end_brings_launches_in_time() {
+    let then = |idle_high: f64, work: f64| {
+        let launches = format!(
+            "saving_kind = \"idle\"\nsaving_ns = '{idle_high:?}'\nsaving_low_ns = '200000.0'\nchanges = {{ launches = \"fewer\" }}"
+        );
+        let rules = [
+            ("host/launches", rule(&launches)),
+            ("layers/x", rule("saving_ns = 'site.time_ns'")),
+        ];
+        let rules = rules.each_ref().map(|(id, text)| (*id, text.as_str()));
+        let mut run = Fake::default();
+        run.site(0, "body", work, 0.0, &[("site.family", s("gemm"))]);
+        run.totals.step_weight = Some(0.5);
+        run.members[0].2.sites[0].step_weight = Some(StepWeight::exactly(0.0));
+        let results = run.judge(&load(&rules).unwrap());
+        let is_it = |f: &&pyprof_advise::judge::Finding| f.rule == "layers/x";
+        let major = results.findings.iter().find(is_it);
+        let finding = major.or(results.minor.iter().find(is_it)).unwrap();
+        let saving = finding.saving.unwrap();
+        assert_eq!(saving.step_low_ns, Some(0.0));
+        (
+            saving.step_ns.unwrap(),
+            finding.after.is_some(),
+            major.is_some(),
+        )
+    };
+    // The GPU works 1 ms of 2 ms. Then it works 1 ms of 1.25 ms, so that three quarters of its time count.
+    let (step_ns, is_after, is_major) = then(7.5e5, 4e5);
+    assert!((step_ns - 3e5).abs() < 1.0, "{step_ns}");
+    assert!(is_after && is_major);
+    // Less than a tenth of the step, and more than a twentieth of the GPU's work.
+    let (step_ns, is_after, is_major) = then(7.5e5, 2e5);
+    assert!((step_ns - 1.5e5).abs() < 1.0, "{step_ns}");
+    assert!(is_after && !is_major);
+    // Hardly more than half of the time is the GPU's.
+    let (step_ns, is_after, is_major) = then(2e5, 4e5);
+    assert!((step_ns - 4e5 * 0.1389).abs() < 10.0, "{step_ns}");
+    assert!(!is_after && !is_major);
 }
 
 #[test]
@@ -77,4 +118,34 @@ fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
     run.members[1].1.0.insert("gap.time_ns".into(), d(2e5));
     assert_eq!(saved(&run, "host/fewer"), 1e5);
     assert_eq!(saved(&run, "host/faster"), 1.8e5);
+}
+
+#[test]
+fn findings_are_measured_by_what_a_large_one_leaves_of_the_step() {
+    let after = |idle_low: f64, work: f64| {
+        let idle = rule(&format!(
+            "saving_kind = \"idle\"\nfor_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\nsaving_low_ns = '{idle_low:?}'"
+        ));
+        let rules = [
+            ("host/waits", idle),
+            ("layers/x", rule("saving_ns = 'site.time_ns'")),
+        ];
+        let rules = rules.each_ref().map(|(id, text)| (*id, text.as_str()));
+        let mut run = Fake::default();
+        run.totals.window_ns = 1e7;
+        run.totals.idle_ns = 9e6;
+        run.totals.reliable_idle_ns = 9e6;
+        run.totals.late_launch_ns = 9e6;
+        run.site(0, "body", work, 0.0, &[("site.family", s("gemm"))]);
+        run.gap(0, 9e6, "data_loading");
+        let results = run.judge(&load(&rules).unwrap());
+        let [minor] = results.minor.as_slice() else {
+            panic!("{:?}", results.minor);
+        };
+        minor.after.clone()
+    };
+    // 0.5 % of the step at least, and 5 % of what is left of it.
+    assert_eq!(after(5.1e6, 1e5).as_deref(), Some("host/waits"));
+    assert_eq!(after(4.9e6, 1e5), None);
+    assert_eq!(after(5.1e6, 1e4), None);
 }

@@ -1,0 +1,134 @@
+//! Two recordings of the same steps as one input of rules: idle time from the one that slowed the host least,
+//! operators from the detailed one.
+
+use super::RuleInput;
+use super::SavingKind;
+use super::rule::Rule;
+use super::rule_set::is_profile;
+use crate::facts::{
+    AffectedTime, Answer, Fact, FactTable, FactView, Lookup, Member, MemberKind, Totals,
+};
+
+/// The category of rules about what the host does while the GPU waits.
+const HOST: &str = "host";
+/// How the names of facts about the idle time of a run begin.
+const IDLE_FACTS: &str = "run.idle_";
+
+/// Whether a rule is about idle time, or about how reliable it is.
+pub(super) fn is_about_idle(rule: &Rule) -> bool {
+    match rule.for_each {
+        MemberKind::Gap => true,
+        MemberKind::Run if is_profile(rule) => {
+            let uses = rule.condition_uses();
+            uses.facts.iter().any(|fact| fact.starts_with(IDLE_FACTS))
+        }
+        MemberKind::Run => rule.category() == HOST || rule.saving_kind() == SavingKind::Idle,
+        _ => false,
+    }
+}
+
+/// The input on which a rule is evaluated.
+pub(super) fn input_of<'a>(input: &'a dyn RuleInput, rule: &Rule) -> &'a dyn RuleInput {
+    match input.light() {
+        Some(light) if is_about_idle(rule) => light,
+        _ => input,
+    }
+}
+
+/// The facts of two recordings of the same steps.
+#[derive(Debug)]
+pub struct WindowPair<'a> {
+    detailed: &'a FactTable<'a>,
+    light: LightWindow<'a>,
+}
+
+impl<'a> WindowPair<'a> {
+    /// The detailed recording must have [the times](FactTable::timed_by) of the light one.
+    pub fn new(detailed: &'a FactTable<'a>, light: &'a FactTable<'a>) -> WindowPair<'a> {
+        WindowPair {
+            detailed,
+            light: LightWindow { light, detailed },
+        }
+    }
+}
+
+impl RuleInput for WindowPair<'_> {
+    fn facts(&self) -> &[Fact] {
+        RuleInput::facts(self.detailed)
+    }
+
+    fn members(&self, kind: MemberKind) -> Vec<Member> {
+        self.detailed.members(kind)
+    }
+
+    fn lookup(&self, member: Member) -> Box<dyn Lookup + '_> {
+        RuleInput::lookup(self.detailed, member)
+    }
+
+    fn affected(&self, member: Member) -> AffectedTime {
+        self.detailed.affected(member)
+    }
+
+    fn affected_without_place(&self, member: Member) -> AffectedTime {
+        self.detailed.affected_without_place(member)
+    }
+
+    fn totals(&self) -> Totals {
+        self.detailed.totals()
+    }
+
+    fn light(&self) -> Option<&dyn RuleInput> {
+        Some(&self.light)
+    }
+}
+
+/// The light recording. What it lacks of the run, the detailed one may have.
+#[derive(Debug)]
+struct LightWindow<'a> {
+    light: &'a FactTable<'a>,
+    detailed: &'a FactTable<'a>,
+}
+
+impl RuleInput for LightWindow<'_> {
+    fn facts(&self) -> &[Fact] {
+        RuleInput::facts(self.light)
+    }
+
+    fn members(&self, kind: MemberKind) -> Vec<Member> {
+        self.light.members(kind)
+    }
+
+    fn lookup(&self, member: Member) -> Box<dyn Lookup + '_> {
+        Box::new(Either {
+            light: self.light.view(member),
+            run: self.detailed.view(Member::Run),
+        })
+    }
+
+    fn affected(&self, member: Member) -> AffectedTime {
+        self.light.affected(member)
+    }
+
+    fn affected_without_place(&self, member: Member) -> AffectedTime {
+        self.light.affected_without_place(member)
+    }
+
+    fn totals(&self) -> Totals {
+        self.light.totals()
+    }
+}
+
+/// The facts of a member of the light recording, and those of the run in the detailed one.
+struct Either<'a> {
+    light: FactView<'a>,
+    run: FactView<'a>,
+}
+
+impl Lookup for Either<'_> {
+    fn get(&self, name: &str) -> Answer {
+        match self.light.get(name) {
+            Answer::Absent => self.run.get(name),
+            answer => answer,
+        }
+    }
+}
