@@ -21,6 +21,7 @@ mod conversion;
 mod copy;
 mod cpu_use;
 mod cutlass;
+mod embedding_tables;
 mod enclosing_ops;
 mod equal_calls;
 mod first_fp64;

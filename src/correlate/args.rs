@@ -126,6 +126,16 @@ pub(crate) fn of_sizes(text: &str) -> Option<OpArgs> {
     known.then_some(OpArgs { items })
 }
 
+/// The arguments of a range, from the text of [`HostRange::args`](crate::profile::HostRange::args).
+pub(crate) fn shapes_of(text: &str) -> Option<OpArgs> {
+    if !text.starts_with('{') {
+        return of_sizes(text);
+    }
+    let event = serde_json::from_str::<Map<String, Value>>(text).ok()?;
+    let items = event_args(&event);
+    Some(OpArgs { items })
+}
+
 /// One entry of a PyProf argument list: `{'name', 'type', 'shape', 'dtype', 'value'}`.
 fn marker_arg(entry: &Literal<'_>) -> Arg {
     let word = |key: &str| entry.get(key).and_then(Literal::as_str).unwrap_or_default();

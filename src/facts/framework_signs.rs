@@ -95,7 +95,8 @@ const NAMES: &[(How, &str, Sign)] = &[
 const UNUSED_SEARCH: &str = "torch.distributed.ddp.reducer::search_unused_parameters";
 const BUCKET_COPY: &str = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
 const REGION: &str = "Torch-Compiled Region";
-const OPTIMIZER_STEP: &str = "Optimizer.step#";
+/// Begins the range of an optimizer's step.
+pub(super) const OPTIMIZER_STEP: &str = "Optimizer.step#";
 
 /// Collectives that reduce gradients.
 const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];

@@ -270,6 +270,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::cpu_use::ENTRIES,
         super::framework_signs::ENTRIES,
         super::program::ENTRIES,
+        super::embedding_tables::RUN_ENTRIES,
         super::step_stability::ENTRIES,
         super::first_fp64::ENTRIES,
     ];
@@ -415,7 +416,8 @@ const ENTRIES: &[Entry<Runs>] = facts! {
         let known = seen || t.costed.run.links.iter().any(|link| link.op.is_some());
         known.then_some(seen)
     },
-    /// Operators of the update: optimizer, clipping, scaling; without namespace and underscores
+    /// Operators of the update: optimizer, clipping, scaling; without namespace and underscores. Where
+    /// optimizers have ranges, `foreach` operators outside do not count
     "run.update_ops": STRINGS => |t| Arc::clone(&t.sums.update_ops),
     /// Median duration of a kernel launch call on the host
     "run.launch_median_ns": DOUBLE needs API => |t| t.sums.launch_median_ns,

@@ -10,6 +10,7 @@ use super::chain::{self, Chain, ChainScope, Chains};
 use super::collectives::{self, Collectives};
 use super::conversion::ParameterShapes;
 use super::copy::{self, Copies, CopyGroup, CopyScope};
+use super::embedding_tables::{self, EmbeddingTables};
 use super::enclosing_ops::{EnclosingOps, operator_in};
 use super::equal_calls::EqualCalls;
 use super::framework_signs::{self, FrameworkSigns, Signs};
@@ -59,6 +60,7 @@ pub struct FactTable<'a> {
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
+    pub(super) embedding_tables: EmbeddingTables,
     pub(super) program: ProgramSigns,
     pub(super) worker_start: Option<WorkerStart>,
     copies: Vec<CopyGroup>,
@@ -123,6 +125,7 @@ impl<'a> FactTable<'a> {
         let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
         let (mut parameters, mut program) = (None, ProgramSigns::default());
         let (mut equal_calls, mut worker_start) = (Vec::new(), None);
+        let mut embedding_tables = EmbeddingTables::default();
         let (mut totals, mut launch_ns) = (Totals::default(), Vec::new());
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
@@ -151,6 +154,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| memory = MemoryUse::of(run));
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
+            jobs.spawn(|_| embedding_tables = EmbeddingTables::of(costed));
             jobs.spawn(|_| program = ProgramSigns::of(costed));
             jobs.spawn(|_| worker_start = WorkerStart::of(run));
             jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
@@ -180,6 +184,7 @@ impl<'a> FactTable<'a> {
             equal_calls,
             growing_cats: growing_cats::of(costed),
             parameters,
+            embedding_tables,
             program,
             worker_start,
             layer_rows: first_rows(&layers),
@@ -603,6 +608,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, super::main_kernel::ENTRIES, Question::Site);
     add(&mut all, super::message::ENTRIES, Question::Site);
     add(&mut all, super::conversion::ENTRIES, Question::Site);
+    add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
     add(&mut all, super::maker::ENTRIES, Question::Kernel);
     add(&mut all, super::cutlass::ENTRIES, Question::Kernel);
     add(&mut all, super::kernel::ENTRIES, Question::Kernel);

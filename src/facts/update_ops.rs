@@ -3,24 +3,36 @@
 use std::sync::Arc;
 
 use super::chain::plain_name;
-use crate::correlate::Direction;
+use super::framework_signs::OPTIMIZER_STEP;
+use crate::correlate::{Direction, Site};
 use crate::cost::{Costed, Family};
 
 /// The names of the operators that update parameters; of kernels without an operator those of
-/// `foreach` optimizers, which their names tell.
+/// `foreach` optimizers, which their names tell. Where optimizers have ranges, `foreach` operators outside
+/// are those of other work on lists of tensors, such as clipping gradients.
 pub(super) fn of(costed: &Costed) -> Arc<[Arc<str>]> {
-    let sites = &costed.run.sites;
-    let mut names: Vec<String> = sites
-        .iter()
-        .filter(|s| s.direction == Direction::Update)
-        .filter_map(|s| s.op.as_ref())
-        .map(|op| plain_name(&op.name).to_owned())
+    let run = &costed.run;
+    let in_step = |site: &Site| {
+        let layer = site.layer.and_then(|id| run.layers.get(id.idx()));
+        layer.is_some_and(|layer| layer.name.contains(OPTIMIZER_STEP))
+    };
+    let updates = || (run.sites.iter()).filter(|s| s.direction == Direction::Update);
+    let have_ranges = updates().any(in_step);
+    let mut names: Vec<String> = updates()
+        .filter_map(|site| Some((site, plain_name(&site.op.as_ref()?.name))))
+        .filter(|(site, name)| !have_ranges || !is_list_math(name) || in_step(site))
+        .map(|(_, name)| name.to_owned())
         .chain(foreach_kernels(costed))
         .collect();
     names.sort_unstable();
     names.dedup();
     names.truncate(1024);
     names.into_iter().map(Arc::from).collect()
+}
+
+/// Whether it calculates with lists of tensors; norms and fills are no part of an optimizer's step anyway.
+fn is_list_math(name: &str) -> bool {
+    name.starts_with("foreach_") && !matches!(name, "foreach_norm" | "foreach_zero")
 }
 
 /// `foreach_addcdiv` for each kernel `foreach: addcdiv` without an operator.
@@ -33,4 +45,27 @@ fn foreach_kernels(costed: &Costed) -> impl Iterator<Item = String> {
             let op = kernel.label.strip_prefix("foreach: ")?;
             (kernel.family == Family::Optimizer).then(|| format!("foreach_{op}"))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::correlate::testing::ProfileBuilder;
+
+    /// The operators of the update where gradients are scaled outside this range.
+    fn names(step: &str) -> Vec<String> {
+        let mut b = ProfileBuilder::new();
+        b.range("aten::_foreach_mul_, sizes = [[8]]", 0, 50);
+        b.launch(10);
+        b.range(step, 100, 200);
+        b.range("aten::_foreach_add_, sizes = [[8]]", 110, 150);
+        b.launch(120);
+        let costed = crate::cost::estimate_costs(b.run(), None);
+        super::of(&costed).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn clipping_outside_the_range_of_an_optimizer_is_no_update() {
+        assert_eq!(names("Optimizer.step#SGD.step"), ["foreach_add"]);
+        assert_eq!(names("my step"), ["foreach_add", "foreach_mul"]);
+    }
 }
