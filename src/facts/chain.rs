@@ -194,11 +194,21 @@ pub(super) fn recognize<'r>(
     let mut found = Matches::of(costed);
     // A log-softmax that is removed takes its backward along.
     let mut removed: FxHashMap<OpCallId, usize> = FxHashMap::default();
-    for hit in hits.into_iter().flatten() {
+    let backward = |hit: &Hit<'_>| {
+        let first = hit.calls.first();
+        hit.kind == Kind::Pointwise && first.is_some_and(|l| l.direction == Direction::Bprop)
+    };
+    let (backward, others): (Vec<_>, Vec<_>) = hits.into_iter().flatten().partition(backward);
+    for hit in others {
         let chain = found.add(&hit, &adds_bias);
         if hit.kind == Kind::DoubleLogSoftmax {
             let call = hit.calls.last().map(|second| second.call);
             removed.extend(call.zip(chain));
+        }
+    }
+    for hit in backward {
+        if !found.is_backward_of_gelu(&hit) {
+            found.add(&hit, &adds_bias);
         }
     }
     found.add_backward(&removed);

@@ -141,6 +141,20 @@ impl<'r> Matches<'r> {
         }
     }
 
+    /// Whether most of a sequence is the backward pass of a GELU, with which it goes. The forward pass must
+    /// have been added.
+    pub(super) fn is_backward_of_gelu(&self, hit: &Hit<'_>) -> bool {
+        let of_gelu = |link: &Link<'_>| {
+            let call = self.costed.run.op_calls.get(link.call.idx())?;
+            let row = *self.by_call.get(call.forward?.idx())?;
+            let chain = self.chains.get(row?)?;
+            (chain.kind == Kind::Gelu).then_some(link.time_ns)
+        };
+        let part: i64 = hit.calls.iter().filter_map(of_gelu).sum();
+        let whole: i64 = hit.calls.iter().map(|link| link.time_ns).sum();
+        2 * part > whole
+    }
+
     /// The row of the chain with these names, created if missing.
     fn chain(&mut self, kind: Kind, first: &Link<'_>, members: &[&Link<'_>]) -> usize {
         let layer = pattern_of(&self.costed.run, first.site).to_owned();
@@ -315,6 +329,14 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         Kind::Attention => attention_bytes(costed, members)?,
         // Reads the scores and writes the probabilities, as the division at the end does.
         Kind::Softmax => bytes_of(members.last()?)? as f64,
+        // Reads its input and writes its result. Under autocast some operators convert it to a wider type.
+        Kind::Gelu => {
+            let sizes = members.iter().map(|l| intermediate_bytes(costed, l));
+            2.0 * sizes
+                .collect::<Option<Vec<f64>>>()?
+                .into_iter()
+                .fold(f64::INFINITY, f64::min)
+        }
         // One product instead of several reads the input once.
         Kind::SharedInput => (bytes - read_again()?).max(least),
         Kind::ExpertLoop => bytes,

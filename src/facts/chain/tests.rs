@@ -633,3 +633,54 @@ fn attention_is_recognized_by_the_names_of_its_kernels() {
     // Nor is what has no softmax.
     assert_eq!(any(&[bmm(48), pointwise("mul"), bmm(48)]), None);
 }
+
+fn recognized(costed: &Costed) -> Vec<Chain> {
+    let around = EnclosingOps::default();
+    super::recognize(costed, &|| &around)
+}
+
+/// GELU in primitives, the first product in bf16 and the rest in fp32, and its backward pass, in which
+/// autograd runs the operators in reverse.
+fn gelu_with_backward() -> Costed {
+    use crate::correlate::testing::ProfileBuilder;
+    let mut b = ProfileBuilder::new();
+    let ops = (1_u64..=8).zip(["mul", "pow", "mul", "add", "mul", "tanh", "add", "mul"]);
+    for (seq, op) in ops.clone() {
+        let start = seq as i64 * 1000;
+        let dtype = if seq == 1 { "c10::BFloat16" } else { "float" };
+        let args =
+            format!(r#"{{"Input Dims": [[1048576], []], "Input type": ["{dtype}", "Scalar"]}}"#);
+        let args = b.profile.strings.intern(&args);
+        let range = b.range(&format!("aten::{op}, seq = {seq}"), start, start + 500);
+        range.args = Some(args);
+        b.launch(start + 100);
+    }
+    for (seq, op) in ops.collect::<Vec<_>>().into_iter().rev() {
+        let start = 100_000 - seq as i64 * 1000;
+        b.range(&format!("{op}Backward0, seq = {seq}"), start, start + 500);
+        b.launch(start + 100);
+    }
+    let gpu = crate::gpu::select::choose(Some("a100-sxm4-40gb"), &b.profile).unwrap();
+    crate::cost::estimate_costs(b.run(), gpu)
+}
+
+#[test]
+fn the_backward_pass_of_a_gelu_belongs_to_it() {
+    let costed = gelu_with_backward();
+    let chains = recognized(&costed);
+    let [gelu] = chains.as_slice() else {
+        panic!("{chains:?}")
+    };
+    assert_eq!((gelu.kind, gelu.length), (Kind::Gelu, 8));
+    let backward: f64 = gelu.backward.values().sum();
+    assert_eq!((gelu.time_ns, backward), (80.0, 80.0));
+}
+
+#[test]
+fn a_fused_gelu_reads_and_writes_each_element_in_the_type_of_its_input() {
+    let costed = gelu_with_backward();
+    let gpu = &costed.gpu.as_ref().unwrap().gpu;
+    let bytes = 2.0 * 2.0 * 1_048_576.0;
+    let ns = bytes / gpu.bandwidth * 1e9 / gpu.reachable.memory;
+    assert_eq!(recognized(&costed)[0].fused_ns, Some(ns));
+}
