@@ -50,6 +50,7 @@ mod step_stability;
 mod step_weight;
 mod sync;
 mod table;
+mod unrecorded;
 mod update_ops;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]

@@ -218,6 +218,8 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     /// A concatenation of a series in which each appends to the result of the one before: the loop copies
     /// quadratically much
     "site.grows": BOOL => |s| s.table.growing_cats.contains(&s.id),
+    /// Forward work in place, outside of layers, that autograd did not record, such as work on `.data`
+    "site.unrecorded": BOOL => |s| s.table.unrecorded.contains(&s.id),
     /// Element type of its first tensor argument
     "site.dtype": STR needs SHAPES => |s| s.first_tensor().and_then(|t| t.dtype).map(DType::name),
     /// Type the math runs in; `tf32` for fp32 tensors on Tensor Cores

@@ -34,7 +34,7 @@ use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
     Subject, Totals,
 };
-use super::{growing_cats, step_weight};
+use super::{growing_cats, step_weight, unrecorded};
 use crate::base::DType;
 use crate::correlate::{Direction, Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -59,6 +59,8 @@ pub struct FactTable<'a> {
     pub(super) equal_calls: Vec<Option<EqualCalls>>,
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
+    /// In-place forward work that autograd did not record.
+    pub(super) unrecorded: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
     pub(super) embedding_tables: EmbeddingTables,
     pub(super) program: ProgramSigns,
@@ -183,6 +185,7 @@ impl<'a> FactTable<'a> {
             enclosing_ops,
             equal_calls,
             growing_cats: growing_cats::of(costed),
+            unrecorded: unrecorded::of(costed),
             parameters,
             embedding_tables,
             program,
