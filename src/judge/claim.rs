@@ -80,6 +80,8 @@ pub(super) struct Claims<'a> {
     /// Of the idle time before late launches: by shorter gaps, and by launches that go away.
     late_gaps: f64,
     fewer_launches: f64,
+    /// The part of `fewer_launches` of savings whose lower end is 0.
+    perhaps_fewer_launches: f64,
     copy: f64,
 }
 
@@ -108,6 +110,7 @@ impl<'a> Claims<'a> {
             idle: 0.0,
             late_gaps: 0.0,
             fewer_launches: 0.0,
+            perhaps_fewer_launches: 0.0,
             copy: 0.0,
         }
     }
@@ -147,9 +150,11 @@ impl<'a> Claims<'a> {
     ) {
         let before = replaces.then(|| self.taken_before(draft));
         let mut all = Taken::default();
+        let fewer = self.fewer_launches;
         for (matched, _) in with_savings(draft).filter(|(_, s)| s.low <= 0.0) {
             all.add(self.claim_match(matched, draft.kind, before.as_ref()), 1.0);
         }
+        self.perhaps_fewer_launches += self.fewer_launches - fewer;
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
         let step = self.step_ns(all);
@@ -164,12 +169,16 @@ impl<'a> Claims<'a> {
         if twice <= 0.0 || !draft.matches.iter().any(late) {
             return;
         }
-        let rest = (1.0 - twice / self.late_gaps).max(0.0);
+        let share = |twice: f64| (1.0 - twice / self.late_gaps).max(0.0);
+        let rest = share(twice);
+        // What others may save or not leaves the lower end as it is.
+        let sure = share((twice - self.perhaps_fewer_launches).max(0.0));
         saving.claimed_ns *= rest;
-        saving.claimed_low_ns *= rest;
+        saving.claimed_low_ns = (saving.claimed_low_ns * sure).min(saving.claimed_ns);
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
         saving.step_ns = saving.step_ns.map(|ns| ns * rest);
-        saving.step_low_ns = saving.step_low_ns.map(|ns| ns * rest);
+        let most = saving.step_ns.unwrap_or(f64::INFINITY);
+        saving.step_low_ns = saving.step_low_ns.map(|ns| (ns * sure).min(most));
     }
 
     /// ns of late gaps that both faster and fewer launches have claimed.

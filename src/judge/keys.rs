@@ -72,6 +72,9 @@ pub const KEYS: &[Key] = keys! {
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),
     /// `true`: the fix removes or replaces the work it covers; other findings on that work are dropped
     "replaces_work": Shape::Yes,
+    /// `true`: the fix removes the work it covers altogether, so findings that replace some of it by faster work do not
+    /// drop it
+    "removes_work": Shape::Yes,
     /// less specific rules that are dropped on the same sites (with a chain, on those of which it is most of the
     /// time): ids, or patterns such as `memory/*`
     "supersedes": RULES,

@@ -131,6 +131,7 @@ impl RuleReader<'_> {
             saving_low_ns,
             launches_removed,
             replaces_work: root.get_flag("replaces_work"),
+            removes_work: root.get_flag("removes_work"),
             saving_kind: root.get_word("saving_kind", &SAVINGS),
             changes,
             supersedes: globs(&root, "supersedes"),

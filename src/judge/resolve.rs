@@ -311,7 +311,8 @@ impl Resolver<'_> {
                 continue;
             };
             let replaced = |matched: &Match| claims.replaced_by(matched);
-            if !is_profile(rule) && draft.matches.iter().any(|m| replaced(m).is_some()) {
+            let stays = is_profile(rule) || rule.removes_work;
+            if !stays && draft.matches.iter().any(|m| replaced(m).is_some()) {
                 let by = draft.matches.iter().find_map(replaced);
                 let place = draft.place.clone();
                 let results = self.results.get_mut(draft.rule);

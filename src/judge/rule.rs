@@ -73,6 +73,8 @@ pub struct Rule {
     pub launches_removed: Option<Expr>,
     /// Whether the advice removes or replaces the covered work, so that nothing else can be saved on it.
     pub replaces_work: bool,
+    /// Whether the advice removes the covered work altogether, whatever else replaces some of it.
+    pub removes_work: bool,
     /// Kind of time saved as the file states it; see [`Rule::saving_kind`].
     pub saving_kind: Option<SavingKind>,
     /// Settings that the advice changes, with the advised values.

@@ -804,6 +804,10 @@ fn replaced_work_leaves_nothing_to_other_findings() {
         .map(|s| (s.rule.as_str(), s.by.as_str()))
         .collect();
     assert_eq!(silenced, [("host/pad", "layers/fuse")]);
+    // What goes away altogether does so whatever else is replaced.
+    let drop = rule("removes_work = true\nsaving_ns = 'site.time_ns * 0.5'");
+    let rules = load(&[("layers/fuse", &fuse), ("host/drop", &drop)]).unwrap();
+    assert!(run.judge(&rules).dropped.is_empty());
 }
 
 #[test]
