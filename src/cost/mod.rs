@@ -181,6 +181,9 @@ pub struct OpCost {
     /// Whether the work may be less: which experts of a mixture are used is not in a profile, for example.
     /// Then nothing is called fast by it.
     pub at_most: bool,
+    /// Least number of steps that run one after the other, each as long as the shortest kernels at least: those
+    /// of a recurrent layer. 1 for all other work.
+    pub sequence: u64,
 }
 
 impl OpCost {

@@ -20,7 +20,7 @@ pub struct Roofline {
     /// The dtype of the best unit and precision.
     pub best_dtype: Option<DType>,
     /// What limits `best_ideal_ns`; [`Bound::Latency`] below the time of the
-    /// shortest kernels.
+    /// shortest kernels, or of as many as run one after the other.
     pub bound: Bound,
 }
 
@@ -136,7 +136,8 @@ pub fn roofline(
             .max(memory / gpu.reachable.memory)
             .max(gpu.reachable.kernel_ns);
     }
-    let bound = if best_ideal < gpu.reachable.kernel_ns {
+    let sequence_ns = cost.sequence as f64 * gpu.reachable.kernel_ns;
+    let bound = if best_ideal < sequence_ns {
         Bound::Latency
     } else if math_ns > memory_ns {
         Bound::Math
@@ -146,7 +147,7 @@ pub fn roofline(
     Roofline {
         ideal_ns: ran_rate.map(|_| ideal),
         best_ideal_ns: best_ideal,
-        reachable_ns: reachable,
+        reachable_ns: reachable.max(sequence_ns),
         best_dtype: Some(best),
         bound,
     }
@@ -178,6 +179,39 @@ pub fn is_memory_family(family: Family) -> bool {
 mod tests {
     use super::*;
     use crate::gpu::select;
+
+    #[test]
+    fn steps_that_run_one_after_the_other_take_as_long_as_the_shortest_kernels() {
+        let gpu = select::find("a100-sxm4-40gb").unwrap().gpu;
+        let cost = |sequence| OpCost {
+            family: Family::Rnn,
+            class: crate::cost::FlopsClass::Exact,
+            roles: vec![crate::cost::RoleCost {
+                role: crate::cost::Role::Fwd,
+                flops: 2e9 as u64,
+                bytes: 1_000_000,
+                dims: crate::cost::Dims::None,
+            }],
+            note: None,
+            bytes_known: true,
+            at_most: false,
+            sequence,
+        };
+        let line = |sequence| {
+            roofline(
+                &gpu,
+                &cost(sequence),
+                DType::Fp16,
+                TensorCore::Yes,
+                1.0,
+                false,
+            )
+        };
+        let (one, many) = (line(1), line(70));
+        assert_eq!((one.bound, many.bound), (Bound::Math, Bound::Latency));
+        assert_eq!(many.reachable_ns, 70.0 * gpu.reachable.kernel_ns);
+        assert_eq!(one.ideal_ns, many.ideal_ns);
+    }
 
     #[test]
     fn adding_up_in_fp16_doubles_the_rate_of_boards_that_halve_it() {

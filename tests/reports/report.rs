@@ -120,6 +120,7 @@ impl Sample {
             step_origin: None,
             process_steps: vec![],
             user_ranges: vec![],
+            waits: vec![],
             window: Window {
                 span: Some(span),
                 ..Window::default()
@@ -239,6 +240,7 @@ impl Sample {
             note: Some("causal mask not discounted"),
             bytes_known: true,
             at_most: false,
+            sequence: 1,
         };
         self.costed.sites.push(SiteCost {
             family: Family::Gemm,

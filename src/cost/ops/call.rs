@@ -305,6 +305,7 @@ impl<'a> Call<'a> {
             note: None,
             bytes_known,
             at_most: false,
+            sequence: 1,
         })
     }
 

@@ -108,11 +108,30 @@ fn layers(call: &Call) -> Result<OpCost, UnknownCost> {
     } else {
         call.tensors(2, &["params"])
     };
-    match weights {
+    let cost = match weights {
         Ok(weights) if !weights.is_empty() => listed(call, x, rows, &weights),
         _ if vendor => described(call, x, rows),
         _ => Err(UnknownCost::NoShapes),
-    }
+    };
+    cost.map(|cost| OpCost {
+        sequence: time_steps(call, x),
+        ..cost
+    })
+}
+
+/// The time steps of a layer, each of which reads the state after the one before. Layers and directions may
+/// overlap. 1 for packed sequences, whose lengths are not recorded.
+fn time_steps(call: &Call, x: &Tensor) -> u64 {
+    let at = vendor(call).map_or(8, |described| described.layers + 1);
+    let [first, second, _] = *x.shape.as_slice() else {
+        return 1;
+    };
+    let steps = match call.flag(at, &["batch_first"]).or(false) {
+        Ok(true) => second,
+        Ok(false) => first,
+        Err(_) => first.min(second),
+    };
+    steps.max(1)
 }
 
 /// The cost from the weight tensors. Projections are matrices like the others.

@@ -334,6 +334,21 @@ fn recurrent_backward_cost_follows_the_layer_description() {
     assert_eq!(roles, [(Role::Dgrad, flops), (Role::Wgrad, flops)]);
     // MIOpen has neither a flat buffer nor projections.
     assert_eq!(of("miopen_rnn", 4, "2, 5, 2").flops(), flops);
+    // The 6 steps run one after the other, whatever they compute.
+    let steps = [
+        of("_cudnn_rnn", 5, "2, 5, 0, 2"),
+        of("miopen_rnn", 4, "2, 5, 2"),
+        backward,
+    ];
+    assert!(steps.iter().all(|cost| cost.sequence == 6), "{steps:?}");
+    let lstm = |batch_first| {
+        let weights = "([20, 4], [20, 5], [20], [20])";
+        let call = format!(
+            "aten::lstm(fp32[6, 3, 4], ?, {weights}, true, 1, 0.0, true, false, {batch_first})"
+        );
+        fprop(&call).unwrap().sequence
+    };
+    assert_eq!([lstm("false"), lstm("true"), lstm("?")], [6, 3, 3]);
 }
 
 #[test]
@@ -354,8 +369,12 @@ fn recurrent_layers_with_recorded_weights_need_no_numbers() {
     assert_eq!(both.flops(), 2 * 18 * matrices);
     // The result has both directions.
     assert_eq!(both.bytes(), 4 * (18 * 4 + matrices + biases + 18 * 10));
-    // Packed sequences have one dimension for steps and sequences.
-    assert_eq!(given("[18, 4]", &weights), Ok(both));
+    // Packed sequences have one dimension for steps and sequences, so their steps are not known.
+    let packed = OpCost {
+        sequence: 1,
+        ..both
+    };
+    assert_eq!(given("[18, 4]", &weights), Ok(packed));
     let one = given("[6, 3, 4]", &direction(4)).unwrap();
     assert_eq!(one.bytes(), 4 * (18 * 4 + 20 * 9 + 40 + 18 * 5));
 }

@@ -283,6 +283,7 @@ impl UserCost {
             note: None,
             bytes_known,
             at_most: false,
+            sequence: 1,
         })
     }
 }
