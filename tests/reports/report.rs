@@ -120,7 +120,6 @@ impl Sample {
             step_origin: None,
             process_steps: vec![],
             user_ranges: vec![],
-            waits: vec![],
             window: Window {
                 span: Some(span),
                 ..Window::default()
