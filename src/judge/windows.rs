@@ -132,3 +132,59 @@ impl Lookup for Either<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::{Costed, estimate_costs};
+    use crate::facts;
+    use crate::judge::{RuleSet, Selection};
+
+    #[test]
+    fn rules_about_idle_time_use_the_light_recording() {
+        let files = RuleSet::builtin_files_to_judge();
+        let rules = RuleSet::load(&files, &Selection::default(), facts::all()).unwrap();
+        for (id, about_idle) in [
+            ("host/launch-bound", true),
+            ("host/synchronizations", true),
+            ("fusion/cuda-graph", true),
+            ("profile/idle-unreliable", true),
+            ("profile/no-shapes", false),
+            ("precision/amp-off", false),
+            ("copies/pageable", false),
+            // Fewer launches may save idle time, but of operators.
+            ("layers/optimizer-foreach", false),
+        ] {
+            assert_eq!(is_about_idle(rules.get(id).unwrap()), about_idle, "{id}");
+        }
+    }
+
+    #[test]
+    fn facts_of_the_run_that_the_light_recording_lacks_come_from_the_detailed_one() {
+        let recorded = |api_calls: bool| -> Costed {
+            let mut profile = ProfileBuilder::new();
+            profile.launch(0);
+            profile.launch(1_000_000);
+            profile.profile.recorded.api_calls = api_calls;
+            estimate_costs(profile.run(), None)
+        };
+        let (light, detailed) = (recorded(false), recorded(true));
+        let (light, detailed) = (FactTable::new(&light), FactTable::new(&detailed));
+        let both = WindowPair::new(&detailed, &light);
+        let joined = both.light().unwrap().lookup(Member::Run);
+        let (light, detailed) = (light.view(Member::Run), detailed.view(Member::Run));
+        let mut filled = 0;
+        for fact in facts::all().iter().filter(|f| f.name.starts_with("run.")) {
+            let own = light.get(fact.name);
+            filled += usize::from(own == Answer::Absent && detailed.get(fact.name) != own);
+            let expected = match own {
+                Answer::Absent => detailed.get(fact.name),
+                own => own,
+            };
+            assert_eq!(joined.get(fact.name), expected, "{}", fact.name);
+        }
+        assert!(filled > 0);
+    }
+}

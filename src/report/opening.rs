@@ -590,7 +590,7 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
         if let Some(rest_ns) = rest_ns(first, &report.summary) {
             let step = saving.step_low_ns.zip(saving.step_high_ns)?;
             return Some(format!(
-                "Once finding {} is done, a {} may take as little as {}. Then {name} saves {} of it.",
+                "Once finding {} is done, the {} may take as little as {}. Then {name} saves {} of it.",
                 first.number,
                 basis.whole,
                 ns(rest_ns),

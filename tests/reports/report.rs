@@ -887,3 +887,44 @@ fn template_errors_have_a_position() {
         assert!(text.contains(part), "{text}");
     }
 }
+
+#[test]
+fn what_counts_once_another_finding_is_done_is_said_below_the_list() {
+    let note = |first: Option<Saving>, then_ms: f64| {
+        let mut s = sample();
+        let head = s.site("norm", "layer_norm", 4.0, None);
+        s.finding(head, "Norms are slow", "norm", 4.0);
+        let [before, after] = s.results.findings.as_mut_slice() else {
+            panic!("two findings");
+        };
+        before.rule = "host/first".into();
+        before.saving = first.or(before.saving);
+        after.after = Some(before.rule.clone());
+        let saving = after.saving.as_mut().unwrap();
+        saving.step_ns = Some(then_ms * MS);
+        s.report().next_notes.join("\n")
+    };
+    assert_eq!(
+        note(None, 4.0),
+        "Once finding 1 is done, the GPU limits the window. Then finding 2, \"Norms are slow\", saves 2.0 to 4.0 ms of GPU time."
+    );
+    assert_eq!(
+        note(None, 3.0),
+        "Once finding 1 is done, the GPU may limit the window. Then finding 2, \"Norms are slow\", saves up to 3.00 ms of it."
+    );
+    let idle = |low_ms: f64| Saving {
+        high_ns: 40.0 * MS,
+        low_ns: low_ms * MS,
+        claimed_ns: 40.0 * MS,
+        claimed_low_ns: low_ms * MS,
+        overlap_ns: 0.0,
+        step_ns: Some(40.0 * MS),
+        step_low_ns: Some(low_ms * MS),
+        kind: SavingKind::Idle,
+    };
+    assert_eq!(
+        note(Some(idle(26.0)), 3.0),
+        "Once finding 1 is done, the window may take as little as 10.0 ms. Then finding 2, \"Norms are slow\", saves 2.0 to 3.0 ms of it."
+    );
+    assert!(note(Some(idle(24.0)), 3.0).contains("the GPU may limit"));
+}
