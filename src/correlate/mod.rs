@@ -60,7 +60,7 @@ pub use model::{
     Exclusion, Gap, GapCause, GapKey, Layer, LayerId, LayerPattern, LayerSource, Link, OpArgs,
     OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run, Scope, ScopeId,
     SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor, Timeline,
-    Vocabulary, Window, WithoutOperator,
+    Vocabulary, Wait, Window, WithoutOperator,
 };
 use profiler_overhead::HostOverhead;
 pub(crate) use profiler_overhead::waited_share;
@@ -74,7 +74,6 @@ pub use steps::StepTime;
 use steps::Steps;
 use timeline::{DeviceTimes, TimelineInputs};
 pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
-pub use waits::Wait;
 
 /// Correlates all rows of a profile.
 pub fn correlate(profile: Profile, vocabulary: &Vocabulary<'_>) -> Run {

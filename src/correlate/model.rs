@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::host_parts::HostTime;
 use super::serving_batch::ServingBatch;
-use super::waits::Wait;
 use crate::base::DType;
 use crate::base::text::word;
 use crate::handle;
 use crate::profile::{
-    ApiCall, CallId, ConfigId, DeviceId, Kernel, KernelId, Profile, RangeId, Span, StrId, ThreadId,
+    ApiCall, CallId, ConfigId, CopyKind, DeviceId, Kernel, KernelId, Profile, RangeId, Span, StrId,
+    ThreadId,
 };
 
 handle! {
@@ -793,6 +793,21 @@ impl GapCause {
     pub fn name(self) -> &'static str {
         word(&GapCause::ALL, self).unwrap_or_default()
     }
+}
+
+/// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    /// The call.
+    pub id: CallId,
+    /// The thread that waits.
+    pub thread: ThreadId,
+    /// On the host's clock.
+    pub span: Span,
+    /// Name of the call.
+    pub api: StrId,
+    /// Kind and bytes of the copy; `None` where no copy was queued before it.
+    pub copy: Option<(CopyKind, u64)>,
 }
 
 /// What the modules above know about names of operators and kernels.

@@ -3,26 +3,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::model::{DeviceTimeline, Gap, GapCause, Step, Timeline};
+use super::model::{DeviceTimeline, Gap, GapCause, Step, Timeline, Wait};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, ProcessId, Profile, Span,
-    StrId, ThreadId,
+    ThreadId,
 };
-
-/// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
-#[derive(Debug, Clone, Copy)]
-pub struct Wait {
-    /// The call.
-    pub id: CallId,
-    /// The thread that waits.
-    pub thread: ThreadId,
-    /// On the host's clock.
-    pub span: Span,
-    /// Name of the call.
-    pub api: StrId,
-    /// Kind and bytes of the copy; `None` where no copy was queued before it.
-    pub copy: Option<(CopyKind, u64)>,
-}
 
 /// The waits of the threads that launch kernels, in time order.
 pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Vec<Wait> {
