@@ -102,10 +102,10 @@ fn numbers_that_are_read_back_are_found_with_their_line() {
 
 #[test]
 fn shapes_that_depend_on_data_are_found_with_their_line() {
-    let part = "`aten::nonzero` (20 times per step";
-    fires_until_repaired("select", alone, "host/synchronizations", part);
+    let part = "after `aten::nonzero` had waited for the size of its result";
+    fires_until_repaired("select", alone, "host/data-dependent-shape", part);
     let part = "at `job.py:177`";
-    fires_until_repaired("select", alone, "host/synchronizations", part);
+    fires_until_repaired("select", alone, "host/data-dependent-shape", part);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod guide;
 mod host_faults;
 mod host_profiles;
 mod joined_windows;
+mod known_programs;
 mod limits;
 mod multi_rank;
 mod pyprof_examples;

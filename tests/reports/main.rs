@@ -16,6 +16,7 @@ mod formats;
 mod pyprof;
 mod report;
 mod resampled;
+mod sample;
 
 #[path = "../support/mod.rs"]
 mod support;
