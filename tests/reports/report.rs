@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use crate::formats::check::github;
-use crate::sample::{FIX, MS, Sample, finding, gpu, sample};
+use crate::sample::{FIX, MS, Sample, finding, sample};
 use comrak::nodes::NodeValue;
 use comrak::{Arena, parse_document};
 use pyprof_advise::correlate::{
-    ArgValue, Direction, ExcludedWork, Exclusion, SetUp, SiteId, Step, Tensor, WithoutOperator,
+    ArgValue, Direction, ExcludedWork, Exclusion, SetUp, SiteId, Step, WithoutOperator,
 };
 use pyprof_advise::cost::Bound;
 use pyprof_advise::facts::Member;
-use pyprof_advise::judge::{Fault, Finding, Saving, SavingKind};
+use pyprof_advise::judge::{Fault, Saving, SavingKind};
 use pyprof_advise::profile::{DeviceId, Span};
-use pyprof_advise::report::{html, json, markdown, render_template, text};
+use pyprof_advise::report::{html, json, render_template, text};
 
 /// A rendered report.
 #[derive(Default)]
