@@ -433,6 +433,8 @@ def page(rows):
                 verdict(row),
             ]
             lines.append("| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |")
+        remarks = [f"- `{row['pair']}`: {row['remark']}" for row in rows if row.get("remark")]
+        lines += ["", *remarks] if remarks else []
     else:
         lines.append("Nothing yet: no pair has been run on a GPU. The savings in reports rest on")
         lines.append("the sources each rule names, not on these programs.")
