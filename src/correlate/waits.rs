@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::model::{DeviceTimeline, Gap, GapCause, Step, Timeline, Wait};
+use super::model::{GapCause, Step, Timeline, Wait};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, ProcessId, Profile, Span,
     ThreadId,
@@ -89,6 +89,56 @@ fn waits_for(call: &ApiCall, copy: &MemoryCopy) -> bool {
 /// if it never waited. Recording makes hosts slower, so this finds too few rather than too many.
 const AHEAD: f64 = 0.8;
 
+/// Intervals in time order that do not overlap, each with the sum of those before it.
+struct Sums(Vec<(Span, i64)>);
+
+impl Sums {
+    fn of(spans: impl Iterator<Item = Span>) -> Sums {
+        let mut before = 0_i64;
+        let sums = spans.map(|span| {
+            let sum = (span, before);
+            before = before.saturating_add(span.ns());
+            sum
+        });
+        Sums(sums.collect())
+    }
+
+    /// How much of a span they cover, in ns.
+    fn ns_in(&self, span: Span) -> i64 {
+        let until = |time: i64| {
+            let begun = self.0.partition_point(|(one, _)| one.start < time);
+            let last = begun.checked_sub(1).and_then(|at| self.0.get(at));
+            last.map_or(0, |(one, before)| {
+                before.saturating_add(one.end.min(time).saturating_sub(one.start))
+            })
+        };
+        until(span.end).saturating_sub(until(span.start))
+    }
+}
+
+/// The waits of the threads of one process by their ends, and when at least one of them lasts.
+struct ProcessWaits<'a> {
+    waits: Vec<&'a Wait>,
+    waiting: Sums,
+}
+
+impl<'a> ProcessWaits<'a> {
+    fn of(mut waits: Vec<&'a Wait>) -> ProcessWaits<'a> {
+        waits.sort_unstable_by_key(|wait| wait.span.end);
+        let spans = Span::union(waits.iter().map(|wait| wait.span).collect());
+        ProcessWaits {
+            waits,
+            waiting: Sums::of(spans.into_iter()),
+        }
+    }
+
+    /// The last one that had ended by a time.
+    fn last_before(&self, time: i64) -> Option<&Wait> {
+        let ended = self.waits.partition_point(|wait| wait.span.end <= time);
+        self.waits.get(ended.checked_sub(1)?).copied()
+    }
+}
+
 /// Blames waits for late launches, in steps in which the host would run ahead of the GPU without them: a wait
 /// empties the queue, and what is launched next comes late until the host is ahead again.
 pub(super) fn blame_for_late_launches(
@@ -103,27 +153,31 @@ pub(super) fn blame_for_late_launches(
         let own = of_process.entry(process_of(wait.thread)).or_default();
         own.push(wait);
     }
-    for waits in of_process.values_mut() {
-        waits.sort_unstable_by_key(|wait| wait.span.end);
-    }
+    let of_process: FxHashMap<Option<ProcessId>, ProcessWaits<'_>> = of_process
+        .into_iter()
+        .map(|(process, waits)| (process, ProcessWaits::of(waits)))
+        .collect();
+    let steps: Vec<Span> = (steps.iter().filter(|step| !step.warmup))
+        .map(|step| step.span)
+        .collect();
     for device in &mut timeline.devices {
-        let launches = |gap: &Gap| gap.launch(profile).copied();
-        let Some(first) = device.gaps.iter().find_map(launches) else {
-            continue;
-        };
-        let process = process_of(first.thread);
-        let Some(waits) = of_process.get(&process) else {
-            continue;
-        };
-        let held_up = held_up(device, waits, steps);
+        let idle = Sums::of(device.gaps.iter().map(|gap| gap.span));
         for gap in &mut device.gaps {
-            let launch = launches(gap).filter(|call| process_of(call.thread) == process);
-            let Some(launch) = launch.filter(|_| gap.cause == GapCause::HostLate) else {
+            let late = gap.cause == GapCause::HostLate;
+            let Some(launch) = gap.launch(profile).filter(|_| late) else {
                 continue;
             };
-            let ended = waits.partition_point(|wait| wait.span.end <= launch.span.start);
-            let last = ended.checked_sub(1).and_then(|at| waits.get(at));
-            if let Some(wait) = last.filter(|_| Span::one_contains(&held_up, launch.span.start)) {
+            let own = of_process.get(&process_of(launch.thread));
+            let step = Span::position(&steps, launch.span.start).and_then(|at| steps.get(at));
+            let Some((own, step)) = own.zip(step) else {
+                continue;
+            };
+            let step = step.clip(device.span);
+            let busy = step.ns().saturating_sub(idle.ns_in(step));
+            let host = step.ns().saturating_sub(own.waiting.ns_in(step));
+            let is_held_up = (host as f64) < AHEAD * busy as f64;
+            let last = own.last_before(launch.span.start);
+            if let Some(wait) = last.filter(|_| is_held_up) {
                 let class = profile.calls.get(wait.id.idx()).map(|call| call.class);
                 gap.cause = match class {
                     Some(ApiClass::Sync) => GapCause::AfterSync,
@@ -133,26 +187,6 @@ pub(super) fn blame_for_late_launches(
             }
         }
     }
-}
-
-/// The steps in which waits alone keep the host from running ahead of a device, in time order.
-fn held_up(device: &DeviceTimeline, waits: &[&Wait], steps: &[Step]) -> Vec<Span> {
-    let waiting = Span::union(waits.iter().map(|wait| wait.span).collect());
-    let inside = |step: Span, spans: &mut dyn Iterator<Item = Span>| -> i64 {
-        spans.fold(0, |sum, span| sum.saturating_add(span.clip(step).ns()))
-    };
-    let analyzed = steps.iter().filter(|step| !step.warmup);
-    let spans = analyzed.map(|step| step.span.clip(device.span));
-    let held_up = spans.filter(|step| {
-        let mut gaps = step
-            .overlapping(&device.gaps, |gap| gap.span)
-            .map(|gap| gap.span);
-        let mut waiting = step.overlapping(&waiting, |span| *span).copied();
-        let busy = step.ns().saturating_sub(inside(*step, &mut gaps));
-        let host = step.ns().saturating_sub(inside(*step, &mut waiting));
-        (host as f64) < AHEAD * busy as f64
-    });
-    held_up.collect()
 }
 
 #[cfg(test)]
