@@ -28,6 +28,7 @@ pub use host_activity::{
     OsCall, OsCallClass, PythonSample, PythonSamples, StackFrame, TimedSample,
 };
 pub use host_range::{HostRange, RangeKind, RangeText};
+pub(crate) use ids::SpanSums;
 pub use ids::{
     CallId, CaptureId, ConfigId, DeviceId, KernelId, ProcessId, RangeId, SerialNumber, Span, StrId,
     Strings, ThreadId,

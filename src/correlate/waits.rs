@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::model::{GapCause, Step, Timeline, Wait};
 use crate::profile::{
     ApiCall, ApiClass, CallId, CopyKind, CorrelationMap, MemoryCopy, ProcessId, Profile, Span,
-    ThreadId,
+    SpanSums, ThreadId,
 };
 
 /// The waits of the threads that launch kernels, in time order.
@@ -89,37 +89,10 @@ fn waits_for(call: &ApiCall, copy: &MemoryCopy) -> bool {
 /// if it never waited. Recording makes hosts slower, so this finds too few rather than too many.
 const AHEAD: f64 = 0.8;
 
-/// Intervals in time order that do not overlap, each with the sum of those before it.
-struct Sums(Vec<(Span, i64)>);
-
-impl Sums {
-    fn of(spans: impl Iterator<Item = Span>) -> Sums {
-        let mut before = 0_i64;
-        let sums = spans.map(|span| {
-            let sum = (span, before);
-            before = before.saturating_add(span.ns());
-            sum
-        });
-        Sums(sums.collect())
-    }
-
-    /// How much of a span they cover, in ns.
-    fn ns_in(&self, span: Span) -> i64 {
-        let until = |time: i64| {
-            let begun = self.0.partition_point(|(one, _)| one.start < time);
-            let last = begun.checked_sub(1).and_then(|at| self.0.get(at));
-            last.map_or(0, |(one, before)| {
-                before.saturating_add(one.end.min(time).saturating_sub(one.start))
-            })
-        };
-        until(span.end).saturating_sub(until(span.start))
-    }
-}
-
 /// The waits of the threads of one process by their ends, and when at least one of them lasts.
 struct ProcessWaits<'a> {
     waits: Vec<&'a Wait>,
-    waiting: Sums,
+    waiting: SpanSums,
 }
 
 impl<'a> ProcessWaits<'a> {
@@ -128,7 +101,7 @@ impl<'a> ProcessWaits<'a> {
         let spans = Span::union(waits.iter().map(|wait| wait.span).collect());
         ProcessWaits {
             waits,
-            waiting: Sums::of(spans.into_iter()),
+            waiting: SpanSums::of(spans.into_iter()),
         }
     }
 
@@ -161,7 +134,7 @@ pub(super) fn blame_for_late_launches(
         .map(|step| step.span)
         .collect();
     for device in &mut timeline.devices {
-        let idle = Sums::of(device.gaps.iter().map(|gap| gap.span));
+        let idle = SpanSums::of(device.gaps.iter().map(|gap| gap.span));
         for gap in &mut device.gaps {
             let late = gap.cause == GapCause::HostLate;
             let Some(launch) = gap.launch(profile).filter(|_| late) else {

@@ -224,3 +224,38 @@ impl Span {
         rows.take_while(move |row| of(row).start < self.end)
     }
 }
+
+/// Intervals in time order that do not overlap, with running sums, so that the part of them in a span takes two binary
+/// searches.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SpanSums(Vec<(Span, i64)>);
+
+impl SpanSums {
+    pub(crate) fn of(spans: impl Iterator<Item = Span>) -> SpanSums {
+        let mut before = 0_i64;
+        let sums = spans.map(|span| {
+            let sum = (span, before);
+            before = before.saturating_add(span.ns());
+            sum
+        });
+        SpanSums(sums.collect())
+    }
+
+    /// How much of a span they cover, in ns.
+    pub(crate) fn ns_in(&self, span: Span) -> i64 {
+        if span.ns() == 0 {
+            return 0;
+        }
+        self.until(span.end).saturating_sub(self.until(span.start))
+    }
+
+    /// How much they cover before a time, in ns.
+    fn until(&self, time: i64) -> i64 {
+        let begun = self.0.partition_point(|(one, _)| one.start < time);
+        let last = begun.checked_sub(1).and_then(|at| self.0.get(at));
+        last.map_or(0, |(one, before)| {
+            let part = one.end.min(time).saturating_sub(one.start);
+            before.saturating_add(part.max(0))
+        })
+    }
+}

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::build::{label, share, sum};
 use super::{Omitted, Summary};
 use crate::correlate::{DeviceTimeline, Gap, GapCause, GapKey, Run, SiteId, Step, readable_name};
-use crate::profile::{DeviceId, Kernel, Span, StrId};
+use crate::profile::{DeviceId, Kernel, Span, SpanSums, StrId};
 
 /// Number of equal parts of a device's window, for drawing.
 const BUCKETS: usize = 600;
@@ -462,7 +462,7 @@ fn steps(run: &Run, origin: i64) -> Vec<StepRow> {
     if run.steps.is_empty() {
         return Vec::new();
     }
-    let devices: Vec<DeviceGaps<'_>> = run.timeline.devices.iter().map(DeviceGaps::new).collect();
+    let devices: Vec<DeviceGaps> = run.timeline.devices.iter().map(DeviceGaps::new).collect();
     let kernels = kernel_times(run);
     let mut parts: Vec<Option<i64>> = vec![None; run.steps.len()];
     let analyzed = (run.steps.iter().zip(&mut parts)).filter(|(step, _)| !step.warmup);
@@ -499,7 +499,7 @@ fn kernel_times(run: &Run) -> Vec<i64> {
 }
 
 /// Busy share of all devices inside a span, of the time in which they are present.
-fn busy_share(devices: &[DeviceGaps<'_>], span: Span) -> Option<f64> {
+fn busy_share(devices: &[DeviceGaps], span: Span) -> Option<f64> {
     let mut present = 0_i64;
     let mut idle = 0_i64;
     for device in devices {
@@ -510,52 +510,23 @@ fn busy_share(devices: &[DeviceGaps<'_>], span: Span) -> Option<f64> {
     (present > 0).then(|| (1.0 - idle as f64 / present as f64).clamp(0.0, 1.0))
 }
 
-/// The gaps of a device with running sums, so that each step takes two binary searches.
-pub(super) struct DeviceGaps<'a> {
+/// When a device is present, and when it is idle.
+pub(super) struct DeviceGaps {
     pub(super) span: Span,
-    gaps: &'a [Gap],
-    /// Idle nanoseconds before the gap of the same index.
-    before: Vec<i64>,
+    idle: SpanSums,
 }
 
-impl DeviceGaps<'_> {
-    pub(super) fn new(device: &DeviceTimeline) -> DeviceGaps<'_> {
-        let mut total = 0_i64;
-        let before = device
-            .gaps
-            .iter()
-            .map(|gap| {
-                let before = total;
-                total = total.saturating_add(gap.span.ns());
-                before
-            })
-            .collect();
+impl DeviceGaps {
+    pub(super) fn new(device: &DeviceTimeline) -> DeviceGaps {
         DeviceGaps {
             span: device.span,
-            gaps: &device.gaps,
-            before,
+            idle: SpanSums::of(device.gaps.iter().map(|gap| gap.span)),
         }
-    }
-
-    /// Idle nanoseconds before a time.
-    fn until(&self, time: i64) -> i64 {
-        let next = self.gaps.partition_point(|g| g.span.start < time);
-        let Some(last) = next.checked_sub(1) else {
-            return 0;
-        };
-        let Some((gap, before)) = self.gaps.get(last).zip(self.before.get(last)) else {
-            return 0;
-        };
-        let part = gap.span.end.min(time).saturating_sub(gap.span.start);
-        before.saturating_add(part.max(0))
     }
 
     /// Idle nanoseconds in a span.
     pub(super) fn inside(&self, span: Span) -> i64 {
-        if span.ns() <= 0 {
-            return 0;
-        }
-        self.until(span.end).saturating_sub(self.until(span.start))
+        self.idle.ns_in(span)
     }
 }
 

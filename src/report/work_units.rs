@@ -173,7 +173,7 @@ pub(super) fn of(costed: &Costed) -> Vec<WorkUnit> {
 /// The analyzed kernels of one device by start, with running sums.
 struct Track<'a> {
     device: DeviceId,
-    gaps: DeviceGaps<'a>,
+    gaps: DeviceGaps,
     excluded: &'a [Span],
     starts: Vec<i64>,
     /// Name and launch configuration.
