@@ -186,21 +186,29 @@ def trial_row(name, rule, trial, report):
     tried_row = trial["treatments"][0]
     before, after = trial["untreated"]["step_ns"], tried_row["treated"]["step_ns"]
     noise = None if tried_row["noise"] is None else tried_row["noise"] * before
-    low, high = tried_row["estimate_low_ns"], tried_row["estimate_high_ns"]
-    fired = rule in rules_of(report)
+    estimate = tried_row["estimate_low_ns"], tried_row["estimate_high_ns"]
     return {
         "pair": name,
         "rule": rule,
         "how": "try",
         **environment(trial["versions"]),
+        **compared(rule, report, before, after, noise, estimate),
+        "outcome": tried_row["outcome"],
+        "same": tried_row["check"]["text"],
+    }
+
+
+def compared(rule, report, before, after, noise, estimate):
+    """The times of a row in ns, and how they compare with the estimate of a report."""
+    low, high = estimate
+    fired = rule in rules_of(report)
+    return {
         "before_ns": round(before),
         "after_ns": round(after),
         "predicted_low_ns": None if low is None else round(low),
         "predicted_high_ns": None if high is None else round(high),
         "measured_ns": round(before - after),
         "noise_ns": None if noise is None else round(noise),
-        "outcome": tried_row["outcome"],
-        "same": tried_row["check"]["text"],
         "agree": agreement(low, high, before - after, noise, fired),
         "fired_instead": [] if fired else sorted(rules_of(report)),
     }
@@ -253,8 +261,7 @@ def in_turn_row(name, rule, options, folder):
         sys.exit(f"{name}: the program ended with {said.returncode}:\n{said.stderr}")
     times = json.loads(said.stdout)
     before, after = (statistics.mean(times[which]) for which in ("before", "after"))
-    noise, (low, high) = half_width(times["before"], times["after"]), estimated(rule, report)
-    fired = rule in rules_of(report)
+    noise = half_width(times["before"], times["after"])
     import torch
 
     return {
@@ -262,14 +269,7 @@ def in_turn_row(name, rule, options, folder):
         "rule": rule,
         "how": "in turn",
         **environment({"torch": torch.__version__}),
-        "before_ns": round(before),
-        "after_ns": round(after),
-        "predicted_low_ns": None if low is None else round(low),
-        "predicted_high_ns": None if high is None else round(high),
-        "measured_ns": round(before - after),
-        "noise_ns": round(noise),
-        "agree": agreement(low, high, before - after, noise, fired),
-        "fired_instead": [] if fired else sorted(rules_of(report)),
+        **compared(rule, report, before, after, noise, estimated(rule, report)),
     }
 
 

@@ -183,16 +183,27 @@ impl Advisor {
         let (costed, uses) = self.cost_with_host(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);
-        let results = judge(&self.rules, &facts);
-        done(Stage::Evaluated);
-        let mut report = Report::new(&facts, &results, &self.options);
-        report.host_profiles = self.host_reports(&costed, uses);
+        let (results, report) = self.judged(&facts, uses, done);
         done(Stage::Reported);
         Ok(Analysis {
             costed,
             results,
             report,
         })
+    }
+
+    /// What the rules find in one recording, and its report.
+    fn judged(
+        &self,
+        facts: &FactTable<'_>,
+        uses: Vec<Alignment>,
+        done: &mut dyn FnMut(Stage),
+    ) -> (RuleResults, Report) {
+        let results = judge(&self.rules, facts);
+        done(Stage::Evaluated);
+        let mut report = Report::new(facts, &results, &self.options);
+        report.host_profiles = self.host_reports(facts.costed, uses);
+        (results, report)
     }
 
     /// As [`Advisor::analyze`], of a detailed recording with a light one of the same run: idle time comes from the
@@ -214,10 +225,7 @@ impl Advisor {
         let facts = FactTable::new(&costed);
         if !same_steps(&of_light, &facts) {
             done(Stage::Costed);
-            let results = judge(&self.rules, &facts);
-            done(Stage::Evaluated);
-            let mut report = Report::new(&facts, &results, &self.options);
-            report.host_profiles = self.host_reports(&costed, uses);
+            let (results, report) = self.judged(&facts, uses, done);
             done(Stage::Reported);
             return Ok(Analysis {
                 report: compare::not_joined(&light_report, report),

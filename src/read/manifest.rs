@@ -140,7 +140,7 @@ impl Manifest {
         let mut by_process: BTreeMap<Process, Vec<(&str, PathBuf)>> = BTreeMap::new();
         let inside = |name: &str| Path::new(name).file_name() == Some(name.as_ref());
         for entry in self.files.iter().filter(|entry| inside(&entry.file)) {
-            // Whoever stores or sends a recording compresses its traces.
+            // A trace may have been compressed after the recording.
             let names = [entry.file.clone(), format!("{}.gz", entry.file)];
             let mut paths = names.iter().map(|name| folder.join(name));
             if let Some(path) = paths.find(|path| path.is_file()) {
