@@ -13,6 +13,7 @@ use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
 
+mod backward_passes;
 mod call_operators;
 mod chain;
 mod closed_sets;

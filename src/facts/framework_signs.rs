@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
-use super::{Answer, Entry, FactTable, facts};
+use super::{Answer, Entry, FactTable, backward_passes, facts};
 use crate::correlate::{Direction, Run, Site, SiteId};
 use crate::cost::{Costed, DecodedName, Family, SiteCost};
 use crate::profile::{CallId, ProcessId, RangeKind, Span, StrId, ThreadId};
@@ -131,6 +131,7 @@ pub(super) struct FrameworkSigns {
     pub(super) optimizer_steps: u64,
     /// Number of DDP forward passes followed by a gradient reduction before the next one.
     synced_forwards: u64,
+    backward_passes: u64,
 }
 
 /// The evidence in each string of a profile.
@@ -184,6 +185,7 @@ impl FrameworkSigns {
                 .filter(|(site, cost)| is_model_work(site, cost))
                 .map(|(site, _)| site.time_ns as f64)
                 .sum(),
+            backward_passes: backward_passes::count(&costed.run),
             ..FrameworkSigns::default()
         };
         if !signs.say_nothing() {
@@ -488,6 +490,9 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// DDP forward passes after which gradients were reduced before the next one began; reductions of
     /// statistics and losses do not count where sizes tell them apart
     "run.synced_forwards": INT => |t| t.framework.synced_forwards,
+    /// Backward passes, by the ranges of autograd's nodes: more than `run.optimizer_steps` where gradients
+    /// are accumulated; 0 when nothing records them
+    "run.backward_passes": INT => |t| t.framework.backward_passes,
 };
 
 #[cfg(test)]
