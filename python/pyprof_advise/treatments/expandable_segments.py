@@ -1,7 +1,7 @@
 # /// treatment
 # title = "Memory segments that grow"
 # rules = ["host/allocator-churn", "host/allocation"]
-# lines = "export PYTORCH_ALLOC_CONF=expandable_segments:True    # PYTORCH_CUDA_ALLOC_CONF before torch 2.9"
+# lines = "export PYTORCH_ALLOC_CONF=expandable_segments:True    # PYTORCH_CUDA_ALLOC_CONF before torch 2.11: 2.9 ignores the new name"
 # where = "in the environment of the program"
 # tolerance = 1e-4
 #
