@@ -91,7 +91,7 @@ fn add(row: &mut SiteRow, more: &SiteRow, findings: &[u64]) {
     sum(&mut row.ideal_ns, more.ideal_ns);
     sum(&mut row.best_ideal_ns, more.best_ideal_ns);
     sum(&mut row.reachable_ns, more.reachable_ns);
-    // Collectives, autotuning and latency-bound work have no slowdown on any rank, nor together.
+    // What has no slowdown on one rank has none together.
     row.slowdown = row.slowdown.and(more.slowdown);
     row.slowdown_at_least |= more.slowdown_at_least;
     add_clusters(&mut row.clusters, &more.clusters);
@@ -129,7 +129,7 @@ fn finish(mut row: SiteRow, busy_ns: i64) -> SiteRow {
     row.findings.dedup();
     row.share = share_of_busy(row.time_ns, busy_ns);
     let ratio = |above: f64, below: Option<f64>| below.filter(|b| *b > 0.0).map(|b| above / b);
-    row.slowdown = (row.slowdown).and_then(|_| ratio(row.time_ns as f64, row.best_ideal_ns));
+    row.slowdown = (row.slowdown).and_then(|_| ratio(row.time_ns as f64, row.compared_ns()));
     row.intensity = row.flops.and_then(|flops| ratio(flops, row.bytes));
     row
 }

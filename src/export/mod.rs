@@ -220,7 +220,7 @@ columns! {
     "best_ideal_ns": Float(|r| r.site.best_ideal_ns),
     /// what well-tuned kernels take there
     "reachable_ns": Float(|r| r.site.reachable_ns),
-    /// `time_ns / best_ideal_ns`; empty for latency-bound work and collectives
+    /// `time_ns / best_ideal_ns`, for latency-bound work `time_ns / reachable_ns` from 10 on; empty for collectives
     "slowdown": Float(|r| r.site.slowdown),
     /// whether `slowdown` is the least that it can be: some of the work may be less than counted
     "slowdown_at_least": Flag(|r| Some(r.site.slowdown_at_least)),

@@ -78,7 +78,13 @@ mod tests {
                 let start = start + at as i64 * 1_000;
                 node(&mut profile, thread, first + number, start, start + 500);
                 // What a checkpoint computes again counts anew.
-                node(&mut profile, thread, first + number + 50, start + 100, start + 200);
+                node(
+                    &mut profile,
+                    thread,
+                    first + number + 50,
+                    start + 100,
+                    start + 200,
+                );
             }
             node(&mut profile, other_gpu, first + 3, start, start + 500);
         }

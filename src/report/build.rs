@@ -185,25 +185,35 @@ pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
-/// Measured and best ideal time of the sites that have both. Left out are autotuning, which is not
-/// work of the model, latency-bound work, whose ideal time is shorter than any launch,
-/// communication, which waits for other ranks, and work that is faster than its ideal: its operands were
-/// in a cache, or its recorded shapes are not its own.
+/// Measured time of the sites that can be compared, and the time that they are compared with. Left out is
+/// also work that is faster than its ideal: its operands were in a cache, or its recorded shapes are not
+/// its own.
 pub(super) fn cost_known<'a>(
     sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
 ) -> (f64, Option<f64>) {
     sites
-        .filter(|(_, cost)| {
-            !cost.autotuning
-                && cost.bound != Some(Bound::Latency)
-                && cost.family != Family::Communication
-        })
-        .filter_map(|(site, cost)| Some((site.time_ns as f64, cost.best_ideal_ns?)))
+        .filter_map(|(site, cost)| Some((site.time_ns as f64, compared_ns(site, cost)?)))
         .filter(|(time, ideal)| *ideal > 0.0 && *ideal <= FASTEST * time)
         .fold((0.0, None), |(time, total), (t, ideal)| {
             (time + t, Some(total.unwrap_or(0.0) + ideal))
         })
 }
+
+/// The time that the work of a site is compared with: its best ideal time, or that of the shortest kernels
+/// where that is longer and the work takes many times as long. `None` for autotuning, which is not work of
+/// the model, for communication, which waits for links and other ranks, and for other latency-bound work.
+pub(super) fn compared_ns(site: &Site, cost: &SiteCost) -> Option<f64> {
+    if cost.autotuning || cost.family == Family::Communication {
+        return None;
+    }
+    if cost.bound != Some(Bound::Latency) {
+        return cost.best_ideal_ns;
+    }
+    (cost.reachable_ns).filter(|shortest| site.time_ns as f64 >= LONG * shortest)
+}
+
+/// How many times as long as the shortest kernels latency-bound work takes if latency does not explain it.
+const LONG: f64 = 10.0;
 
 fn summary(facts: &FactTable<'_>) -> Summary {
     let costed = facts.costed;

@@ -45,11 +45,8 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
             let time_ns = sites
                 .iter()
                 .fold(0_i64, |sum, s| sum.saturating_add(s.time_ns));
-            let ideal: Option<f64> = sites
-                .iter()
-                .map(|s| s.best_ideal_ns.filter(|_| s.slowdown.is_some()))
-                .sum();
-            let bound = sites.first().and_then(|s| s.bound.as_deref());
+            let ideal: Option<f64> = sites.iter().map(|s| s.compared_ns()).sum();
+            let bound = sites.first().and_then(|s| s.limit());
             WorkRow {
                 layer: match names.as_slice() {
                     [only] => Some(only),
@@ -66,7 +63,7 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
                 share: sites.iter().map(|s| s.share).sum::<f64>().min(1.0),
                 at_least: sites.iter().any(|s| s.slowdown_at_least),
                 slowdown: ideal.filter(|ns| *ns > 0.0).map(|ns| time_ns as f64 / ns),
-                bound: bound.filter(|b| sites.iter().all(|s| s.bound.as_deref() == Some(b))),
+                bound: bound.filter(|b| sites.iter().all(|s| s.limit() == Some(b))),
             }
         })
         .collect();

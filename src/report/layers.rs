@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::build::{cost_known, label, share, share_of_busy, sum};
+use super::build::{compared_ns, cost_known, label, share, share_of_busy, sum};
 use super::narrative;
 use super::{AlreadyFast, LayerRow, Omitted, Report};
 use crate::base::units::percent;
@@ -152,10 +152,7 @@ fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u
         slowdown_partial: best_ideal_ns.is_some() && cost_known_ns < MOSTLY * time(None) as f64,
         slowdown_at_most: slowdown_at_most(costed, members()).filter(|_| best_ideal_ns.is_none()),
         slowdown_at_least: members().any(|(_, cost)| cost.at_most()),
-        bound: bound(members())
-            // Where nothing is compared, a small known part does not stand for the row.
-            .filter(|(_, known)| best_ideal_ns.is_some() || 2 * known >= time(None))
-            .map(|(bound, _)| bound.name().to_owned()),
+        bound: bound(members(), best_ideal_ns.is_some()).map(|bound| bound.name().to_owned()),
         findings,
     }
 }
@@ -187,26 +184,32 @@ fn named_by_layer(run: &Run, sites: &[usize]) -> bool {
         .is_some_and(|layer| layer.source != LayerSource::Op)
 }
 
-/// What limits most of the time of some sites, and the time of which it is known, without collectives, whose
-/// limit is outside the GPU.
-fn bound<'a>(sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>) -> Option<(Bound, i64)> {
-    let mut times = [(Bound::Math, 0i64), (Bound::Memory, 0), (Bound::Latency, 0)];
-    for (site, cost) in sites.filter(|(_, cost)| cost.family != Family::Communication) {
-        for (bound, time) in &mut times {
-            if cost.bound == Some(*bound) {
-                *time = time.saturating_add(site.time_ns);
-            }
+/// What limits most of the time of some sites; `compared` tells whether any of it has a slowdown.
+/// It is not known of collectives, whose limit is outside the GPU, and not of work that is slow although
+/// latency bounds its ideal time.
+fn bound<'a>(
+    sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
+    compared: bool,
+) -> Option<Bound> {
+    let mut times = [Bound::Math, Bound::Memory, Bound::Latency].map(|bound| (bound, 0i64));
+    let (mut all, mut unexplained) = (0i64, 0i64);
+    for (site, cost) in sites {
+        all = all.saturating_add(site.time_ns);
+        let Some(bound) = cost.bound.filter(|_| cost.family != Family::Communication) else {
+            continue;
+        };
+        if bound == Bound::Latency && compared_ns(site, cost).is_some() {
+            unexplained = unexplained.saturating_add(site.time_ns);
+        } else if let Some((_, time)) = times.iter_mut().find(|(of, _)| *of == bound) {
+            *time = time.saturating_add(site.time_ns);
         }
     }
-    let known = times.iter().map(|(_, time)| *time);
-    let known = known.fold(0, i64::saturating_add);
+    let known = sum(times.iter().map(|(_, time)| *time));
     // `max_by_key` returns the last maximum; reversed, the first of equals is returned.
-    times
-        .into_iter()
-        .rev()
-        .filter(|(_, time)| *time > 0)
-        .max_by_key(|(_, time)| *time)
-        .map(|(bound, _)| (bound, known))
+    let most = times.into_iter().rev().max_by_key(|(_, time)| *time);
+    let (bound, _) = most.filter(|(_, time)| *time > unexplained)?;
+    // Where nothing is compared, a small known part does not stand for the row.
+    (compared || known.saturating_mul(2) >= all).then_some(bound)
 }
 
 /// The numbers of the findings about each site.

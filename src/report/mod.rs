@@ -338,7 +338,8 @@ pub struct Summary {
     pub with_operator_ns: i64,
     /// Measured time of the work with a known cost and an ideal time.
     pub cost_known_ns: f64,
-    /// Ideal time of the same work on the best unit and precision available.
+    /// Ideal time of the same work on the best unit and precision available, or the time of the shortest
+    /// kernels where that is longer.
     pub best_ideal_ns: Option<f64>,
     /// `cost_known_ns / best_ideal_ns`.
     pub slowdown: Option<f64>,
@@ -656,7 +657,8 @@ pub struct LayerRow {
     pub update_ns: i64,
     /// Part of `time_ns` with a known ideal time.
     pub cost_known_ns: f64,
-    /// Ideal time of that part, on the best unit and precision available.
+    /// Ideal time of that part, on the best unit and precision available, or the time of the shortest
+    /// kernels where that is longer.
     pub best_ideal_ns: Option<f64>,
     /// `cost_known_ns / best_ideal_ns`.
     pub slowdown: Option<f64>,

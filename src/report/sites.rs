@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::build::{SEARCH, kernel_count, label, share_of_busy, sum};
+use super::build::{SEARCH, compared_ns, kernel_count, label, share_of_busy, sum};
 use super::clusters::{self, KernelCluster};
 use super::evidence::{arguments, kernel_name};
 use super::narrative;
@@ -53,7 +53,8 @@ pub struct SiteRow {
     pub best_ideal_ns: Option<f64>,
     /// Time that well-tuned kernels reach on that unit.
     pub reachable_ns: Option<f64>,
-    /// `time_ns / best_ideal_ns`; `null` where it is not meaningful.
+    /// `time_ns / best_ideal_ns`, or for latency-bound work that takes many times as long as the shortest
+    /// kernels, `time_ns / reachable_ns`; `null` where it is not meaningful.
     pub slowdown: Option<f64>,
     /// Whether `slowdown` is the least that it can be: some of the work may be less than counted.
     #[serde(default)]
@@ -78,6 +79,29 @@ pub struct SiteRow {
     pub clusters: Vec<KernelCluster>,
     /// Numbers of the findings about it.
     pub findings: Vec<u64>,
+}
+
+impl SiteRow {
+    /// Whether latency bounds the ideal time.
+    fn latency_bound(&self) -> bool {
+        self.bound.as_deref() == Some(Bound::Latency.name())
+    }
+
+    /// The time that `slowdown` compares with.
+    pub(crate) fn compared_ns(&self) -> Option<f64> {
+        self.slowdown?;
+        if self.latency_bound() {
+            self.reachable_ns
+        } else {
+            self.best_ideal_ns
+        }
+    }
+
+    /// What limits the work as measured: latency does not where the work is slow even so.
+    pub(super) fn limit(&self) -> Option<&str> {
+        let explains = !(self.latency_bound() && self.slowdown.is_some());
+        self.bound.as_deref().filter(|_| explains)
+    }
 }
 
 /// The most expensive sites, and how many more there are; `numbers` are those of the findings about
@@ -148,7 +172,7 @@ fn row(
         ideal_ns: positive(cost.ideal_ns),
         best_ideal_ns,
         reachable_ns: positive(cost.reachable_ns),
-        slowdown: slowdown(site, cost, best_ideal_ns),
+        slowdown: ratio(Some(site.time_ns as f64), positive(compared_ns(site, cost))),
         slowdown_at_least: cost.at_most(),
         bound: (cost.bound.filter(|_| cost.family != Family::Communication))
             .map(|b| b.name().to_owned()),
@@ -170,15 +194,6 @@ fn row(
 fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     let ratio = part? / whole?;
     ratio.is_finite().then_some(ratio)
-}
-
-/// The slowdown of a site. Autotuning, latency-bound work and collectives (which wait for links and other
-/// ranks) have none, as in the table of layers.
-fn slowdown(site: &Site, cost: &SiteCost, best_ideal_ns: Option<f64>) -> Option<f64> {
-    let comparable = !cost.autotuning
-        && cost.bound != Some(Bound::Latency)
-        && cost.family != Family::Communication;
-    ratio(Some(site.time_ns as f64), best_ideal_ns).filter(|_| comparable)
 }
 
 fn main_kernel(costed: &Costed, site: &Site, index: usize) -> Option<String> {

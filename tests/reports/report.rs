@@ -442,6 +442,26 @@ fn layers_have_no_limit_that_hardly_any_of_their_time_tells() {
 }
 
 #[test]
+fn latency_does_not_explain_work_ten_times_as_long_as_the_shortest_kernels() {
+    let row = |shortest_ms: f64| {
+        let mut s = sample();
+        let slow = s.site("slow", "mm", 6.0, Some(0.01));
+        let cost = &mut s.costed.sites[slow.idx()];
+        cost.bound = Some(Bound::Latency);
+        cost.reachable_ns = Some(shortest_ms * MS);
+        let report = s.report();
+        let layer = report.layers.iter().find(|row| row.name == "slow").unwrap();
+        let site = report
+            .sites
+            .iter()
+            .find(|row| row.layer.as_deref() == Some("slow"));
+        (layer.slowdown, layer.bound.clone(), site.unwrap().slowdown)
+    };
+    assert_eq!(row(0.6), (Some(10.0), None, Some(10.0)));
+    assert_eq!(row(0.7), (None, Some("latency".to_owned()), None));
+}
+
+#[test]
 fn work_with_findings_is_not_listed_as_already_fast() {
     let mut s = sample();
     assert_eq!(s.report().already_fast.len(), 1);
