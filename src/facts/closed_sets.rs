@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::gap::Loader;
 use super::maker::Maker;
-use super::{Fact, chain, copy, kernel};
+use super::{Fact, chain, copy, kernel, loader_config};
 use crate::base::DType;
 use crate::correlate::{Direction, GapCause};
 use crate::cost::{Bound, Family};
@@ -39,6 +39,15 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
         (&["copy.host_memory"], words(copy::MEMORIES)),
         (&["gap.cause"], words(GapCause::ALL)),
         (&["gap.loader"], words(Loader::ALL)),
+        (
+            &["run.loader"],
+            [
+                Loader::SingleProcess.name(),
+                Loader::MultiProcess.name(),
+                loader_config::NO_LOADER,
+            ]
+            .into(),
+        ),
         (&["gpu.vendor"], words(VENDORS)),
         (&["kernel.maker"], Maker::WORDS.into()),
         (&["site.family", "kernel.family"], families),

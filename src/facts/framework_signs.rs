@@ -282,7 +282,7 @@ impl FrameworkSigns {
 
 /// Whether the profile holds ranges that PyTorch opens itself: operators, which it marks wherever it
 /// marks its wrappers.
-fn records_framework(run: &Run) -> bool {
+pub(super) fn records_framework(run: &Run) -> bool {
     let ranges = run.profile.ranges.par_iter();
     ranges.any(|r| r.kind == RangeKind::CpuOp || r.seq.is_some() || r.op_id.is_some())
 }

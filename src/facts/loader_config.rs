@@ -1,9 +1,11 @@
-//! Facts of how the program's DataLoaders are configured, where `pyprof-advise run` recorded it, and of what
-//! their workers do.
+//! Facts of how the program's DataLoaders are configured, where `pyprof-advise run` recorded it, which kind
+//! of them fetched batches, and of what their workers do.
 //!
 //! A program may use several loaders, and the trace does not tell which of them made a batch: a setting is
 //! known where all of them agree on it.
 
+use super::framework_signs::records_framework;
+use super::gap::Loader;
 use super::run::Runs;
 use super::{Answer, Entry, FactTable, facts};
 use crate::profile::LoaderConfig;
@@ -13,6 +15,19 @@ fn agreed<T: PartialEq>(t: &FactTable<'_>, setting: fn(&LoaderConfig) -> T) -> O
     let mut settings = t.costed.run.profile.loaders.iter().map(setting);
     let first = settings.next()?;
     settings.all(|other| other == first).then_some(first)
+}
+
+/// The word for steps in which no DataLoader fetched a batch.
+pub(super) const NO_LOADER: &str = "none";
+
+/// The kind of DataLoader that fetched batches; `None` where nothing would show it, or kinds differ.
+fn loader(t: &FactTable<'_>) -> Option<&'static str> {
+    let run = &t.costed.run;
+    let mut kinds = (run.profile.strings.iter()).filter_map(|(_, text)| Loader::of(text));
+    let Some(kind) = kinds.next() else {
+        return (t.sums.steps > 0 && records_framework(run)).then_some(NO_LOADER);
+    };
+    kinds.all(|other| other == kind).then(|| kind.name())
 }
 
 pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
@@ -36,6 +51,10 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
         let summary = &t.costed.run.profile.host.summary;
         Answer::or_silent(summary.worker_function.as_deref())
     },
+    /// The kind of DataLoader that fetched batches: `single_process` (without worker processes),
+    /// `multi_process`, or `none` in recorded steps with operators and without a fetch; silent where kinds
+    /// differ or nothing would show it
+    "run.loader": STR => |t| Answer::or_silent(loader(t)),
     /// Worker processes of each DataLoader, where the recording says and all agree
     "run.loader_workers": INT => |t| Answer::or_silent(agreed(t, |l| l.workers)),
     /// Whether each DataLoader copies its batches to pinned memory, where the recording says and all agree
@@ -46,3 +65,39 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// agree
     "run.loader_persists": BOOL => |t| Answer::or_silent(agreed(t, |l| l.persistent)),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
+    use crate::facts::{Lookup as _, Member, Value};
+
+    /// The kind of loader in two steps with these ranges.
+    fn kind(ranges: &[&str]) -> Answer {
+        let mut b = ProfileBuilder::new();
+        for step in 0..2 {
+            let start = step * 10_000;
+            b.range(&format!("ProfilerStep#{step}"), start, start + 9_000);
+            for range in ranges {
+                b.range(range, start + 100, start + 200);
+            }
+            b.launch(start + 150);
+        }
+        let costed = estimate_costs(b.run(), None);
+        FactTable::new(&costed).view(Member::Run).get("run.loader")
+    }
+
+    #[test]
+    fn the_kind_of_loader_is_that_of_its_class() {
+        let word = |word: &str| Answer::Value(Value::Str(word.into()));
+        let fetch = |class: &str| format!("enumerate(DataLoader)#{class}.__next__");
+        let multi = fetch("_MultiProcessingDataLoaderIter");
+        let single = fetch("_SingleProcessDataLoaderIter");
+        assert_eq!(kind(&[&multi]), word("multi_process"));
+        assert_eq!(kind(&[&single]), word("single_process"));
+        assert_eq!(kind(&[&single, &multi]), Answer::DoesNotApply);
+        assert_eq!(kind(&["aten::add, seq = 1"]), word("none"));
+        assert_eq!(kind(&["epoch"]), Answer::DoesNotApply);
+    }
+}
