@@ -333,6 +333,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         since_baseline: None,
         after: f.after.clone(),
         measured: None,
+        changes: f.changes.clone(),
         measured_elsewhere: cited(&f.rule).iter().map(|text| sentence(text)).collect(),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,

@@ -439,6 +439,9 @@ pub struct FindingReport {
     /// What the advice saves in the program itself, as `try` has measured it; `null` where it was not tried.
     #[serde(default)]
     pub measured: Option<MeasuredSaving>,
+    /// The settings that the advice changes, with their new values: `fusion`: `compile`.
+    #[serde(default)]
+    pub changes: BTreeMap<String, String>,
     /// What was measured of this rule in other programs, a plain sentence per measurement.
     #[serde(default)]
     pub measured_elsewhere: Vec<String>,

@@ -9,7 +9,7 @@ use super::{
     FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepRow, StepsFrom, Summary,
 };
 use crate::base::statistics::NEARLY_ALL;
-use crate::base::text::{self, list_some};
+use crate::base::text::{self, list, list_some};
 use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
 use crate::correlate::StepSource;
 use crate::judge::{SAVES_MOST, SavingKind};
@@ -115,7 +115,7 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
         (all, n) if all == n => format!("all {n} findings together"),
         (_, n) => format!("{n} findings together"),
     };
-    let total = together(&report.findings, basis).filter(|_| estimated > 1);
+    let total = together(report.findings.iter(), basis).filter(|_| estimated > 1);
     match total {
         Some(total) => {
             let total = ns_range(total.low_ns, total.high_ns);
@@ -234,8 +234,11 @@ pub(crate) fn possible_savings<'a>(report: &'a Report) -> Vec<PossibleSaving<'a>
 }
 
 /// The sum of the savings, where all are of the same time.
-pub(super) fn together(findings: &[FindingReport], basis: &Basis) -> Option<Amount> {
-    let amounts: Vec<Amount> = findings.iter().filter_map(|f| amount(f, basis)).collect();
+pub(super) fn together<'a>(
+    findings: impl Iterator<Item = &'a FindingReport>,
+    basis: &Basis,
+) -> Option<Amount> {
+    let amounts: Vec<Amount> = findings.filter_map(|f| amount(f, basis)).collect();
     let mut sum = *amounts.first()?;
     for next in amounts.get(1..).unwrap_or_default() {
         if next.whole != sum.whole {
@@ -570,7 +573,30 @@ fn nothing_found(report: &Report) -> Vec<String> {
     vec![format!("{rules} found nothing worth changing{minor}.")]
 }
 
-/// Findings that matter once another one of the report is done, one sentence each.
+/// A sentence on the findings whose advice is one and the same line of code.
+fn one_change(report: &Report) -> Option<String> {
+    let compiles = |f: &&FindingReport| {
+        f.changes.get("fusion").is_some_and(|way| way == "compile")
+            && f.fix.contains("torch.compile(")
+    };
+    let findings: Vec<&FindingReport> = report.findings.iter().filter(compiles).collect();
+    if findings.len() < 2 {
+        return None;
+    }
+    let basis = Basis::of(&report.summary);
+    let numbers: Vec<String> = findings.iter().map(|f| f.number.to_string()).collect();
+    let saving = together(findings.into_iter(), &basis);
+    let saving = saving.map_or(String::new(), |sum| {
+        format!(" ({})", amount_of(&sum, &basis))
+    });
+    Some(format!(
+        "`model = torch.compile(model)` fuses what findings {} are about with a single change{saving}.",
+        list(&numbers)
+    ))
+}
+
+/// What follows from several findings together: those that one change takes care of, and those that matter once
+/// another one is done. One sentence or two each.
 pub(super) fn next_notes(report: &Report) -> Vec<String> {
     /// Share of the GPU time that a step must become shorter by for the GPU to limit it.
     const ALL: f64 = 0.99;
@@ -614,12 +640,9 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
             ),
         })
     };
-    report
-        .findings
-        .iter()
-        .chain(&report.minor)
-        .filter_map(note)
-        .collect()
+    let later = report.findings.iter().chain(&report.minor);
+    let later = later.filter_map(note);
+    one_change(report).into_iter().chain(later).collect()
 }
 
 /// How long a step takes at least once a finding is done that saves most of it; `None` for other findings.

@@ -612,3 +612,25 @@ fn what_counts_once_another_finding_is_done_is_said_below_the_list() {
     );
     assert!(note(Some(idle(24.0)), 3.0).contains("the GPU may limit"));
 }
+
+#[test]
+fn one_change_that_several_findings_ask_for_is_said_once() {
+    let note = |fixes: [&str; 2]| {
+        let mut s = sample();
+        let norm = s.site("norm", "layer_norm", 4.0, None);
+        s.finding(norm, "Norms are slow", "norm", 4.0);
+        for (finding, fix) in s.results.findings.iter_mut().zip(fixes) {
+            finding.changes = [("fusion".to_owned(), "compile".to_owned())].into();
+            finding.fix = fix.to_owned();
+        }
+        s.report().next_notes.join("\n")
+    };
+    assert_eq!(
+        note(["rotate = torch.compile(rotate)", "torch.compile(norm)"]),
+        "`model = torch.compile(model)` fuses what findings 1 and 2 are about with a single change (10 to 20 ms of the 50.0 ms window)."
+    );
+    assert_eq!(
+        note(["rotate = torch.compile(rotate)", "F.rms_norm(x)"]),
+        ""
+    );
+}

@@ -76,7 +76,7 @@ struct Potential {
 
 impl Potential {
     fn of(report: &Report, basis: &Basis) -> Potential {
-        let all = opening::together(&report.findings, basis);
+        let all = opening::together(report.findings.iter(), basis);
         let Some(all) = all else {
             let what = match report.findings.len() {
                 0 => "no findings",
