@@ -22,6 +22,14 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "asks for the width of the scores with `has`: without shapes the kernels still show it",
     ),
     (
+        "layers/many-embedding-tables",
+        "asks for the efficiency with `has`, to leave out lookups near the speed of the memory",
+    ),
+    (
+        "layers/random-numbers",
+        "asks for the compute capability with `has`, to leave out GPUs too old for torch.compile",
+    ),
+    (
         "layers/optimizer-foreach",
         "asks for the layer with `has`, to leave out operators that are not in the range of an optimizer",
     ),
@@ -378,6 +386,10 @@ fn fixes_name_the_first_release_of_what_they_show() {
 
 /// Rules that offer the compiler's search for kernels without asking for 68 SMs, with the reason.
 const SEARCHES_ANYWAY: &[(&str, &str)] = &[
+    (
+        "parallelism/dominant-kernel",
+        "the tiles of flex_attention are searched on every GPU",
+    ),
     (
         "parallelism/small-grid",
         "the variant for many terms names the limit in its code and has another way beside it",
