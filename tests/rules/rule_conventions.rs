@@ -26,6 +26,10 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "asks for the efficiency with `has`, to leave out lookups near the speed of the memory",
     ),
     (
+        "layers/rope-unfused",
+        "asks for the compute capability with `has`, to leave out GPUs too old for torch.compile",
+    ),
+    (
         "layers/random-numbers",
         "asks for the compute capability with `has`, to leave out GPUs too old for torch.compile",
     ),
