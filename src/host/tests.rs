@@ -60,7 +60,7 @@ fn samples_of_every_format_are_read() {
         (
             "made/pl/fit-advanced.txt",
             "Lightning AdvancedProfiler",
-            "module.py:1791 _call_impl, 32, 1",
+            ":0 [Strategy]SingleDeviceStrategy.training_step: functions that its list leaves out, 0, 148",
         ),
         (
             "public/a2c_main.py.lprof",
