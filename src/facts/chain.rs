@@ -558,9 +558,7 @@ fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
 fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let is = |l: &Link<'_>| {
-        l.family == Family::Softmax
-            && l.name.contains("log_softmax")
-            && l.direction == Direction::Fprop
+        l.family == Family::Softmax && l.name.contains("log_softmax") && patterns::may_be_forward(l)
     };
     if !is(first) {
         return None;

@@ -72,12 +72,18 @@ pub(super) fn moves(link: &Link<'_>) -> bool {
     matches!(link.family, Family::Cast | Family::Copy)
 }
 
+/// Whether it may be work of a forward pass. Under `no_grad` autograd numbers no operators, and their direction
+/// is not known.
+pub(super) fn may_be_forward(link: &Link<'_>) -> bool {
+    matches!(link.direction, Direction::Fprop | Direction::Unknown)
+}
+
 /// A conversion directly before the log-softmax or loss of the same elements.
 fn logits_upcast(run: &[Link<'_>]) -> Hit {
     let (first, next) = (run.first()?, run.get(1)?);
     let loss = next.family == Family::Softmax && next.name.contains("log_softmax")
         || next.family == Family::Loss && next.name.contains("cross_entropy");
-    let both_forward = first.direction == Direction::Fprop && next.direction == Direction::Fprop;
+    let both_forward = may_be_forward(first) && may_be_forward(next);
     let fits = first.family == Family::Cast && loss && both_forward && same_size(first, next);
     fits.then_some((Kind::LogitsUpcast, 1))
 }
@@ -111,15 +117,12 @@ pub(super) fn backward_repeats(after: &[Link<'_>]) -> bool {
 /// `softmax(x).log()`.
 fn log_of_softmax(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
-    if first.family != Family::Softmax
-        || first.name.contains("log")
-        || first.direction != Direction::Fprop
-    {
+    if first.family != Family::Softmax || first.name.contains("log") || !may_be_forward(first) {
         return None;
     }
     let next = 1 + run.iter().skip(1).take(3).position(|l| !moves(l))?;
     let log = run.get(next)?;
-    let fits = log.name == "log" && log.direction == Direction::Fprop && same_size(first, log);
+    let fits = log.name == "log" && may_be_forward(log) && same_size(first, log);
     fits.then_some((Kind::LogOfSoftmax, next + 1))
 }
 
@@ -151,10 +154,9 @@ pub(super) fn softmax(run: &[Link<'_>]) -> Hit {
 /// `x * sigmoid(x)`, unless more pointwise work on the same elements follows.
 fn silu(run: &[Link<'_>]) -> Hit {
     let (first, next) = (run.first()?, run.get(1)?);
-    let forward = |l: &Link<'_>| matches!(l.direction, Direction::Fprop | Direction::Unknown);
     let fits = first.name == "sigmoid"
         && next.name == "mul"
-        && forward(first)
+        && may_be_forward(first)
         && next.direction == first.direction
         && same_size(first, next);
     let longer = run
@@ -174,7 +176,7 @@ fn lora(run: &[Link<'_>]) -> Hit {
         Some((size.m, size.n, size.k))
     };
     let (m, n, k) = sizes(first)?;
-    if first.direction != Direction::Fprop {
+    if !may_be_forward(first) {
         return None;
     }
     let mut at = 1;
@@ -202,7 +204,7 @@ fn lora(run: &[Link<'_>]) -> Hit {
         &|l| l.name == "add" && numel(l.dims) == m.checked_mul(n),
         &[Family::Cast, Family::Copy, Family::Pointwise],
     )?;
-    (sum.direction == Direction::Fprop).then_some((Kind::Lora, at))
+    may_be_forward(sum).then_some((Kind::Lora, at))
 }
 
 /// GELU from primitives: arithmetic around one `tanh` or `erf`, all over the same elements.
@@ -239,7 +241,7 @@ fn gelu(run: &[Link<'_>]) -> Hit {
 /// `silu(gate) * up`; the product that computes `up` may be between the two.
 fn gated(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
-    if !matches!(first.name, "silu" | "gelu") || first.direction != Direction::Fprop {
+    if !matches!(first.name, "silu" | "gelu") || !may_be_forward(first) {
         return None;
     }
     let next = 1 + run
@@ -248,7 +250,7 @@ fn gated(run: &[Link<'_>]) -> Hit {
         .take(2)
         .position(|l| l.family != Family::Gemm)?;
     let mul = run.get(next)?;
-    let fits = mul.name == "mul" && mul.direction == Direction::Fprop && same_size(first, mul);
+    let fits = mul.name == "mul" && may_be_forward(mul) && same_size(first, mul);
     fits.then_some((Kind::GatedActivation, next + 1))
 }
 
@@ -259,11 +261,11 @@ fn shared_input(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     let whole = |l: &Link<'_>| l.dims.gemm().filter(|size| size.batch == 1);
     let GemmSize { m, n, k, .. } = whole(first)?;
-    if first.direction != Direction::Fprop || m <= 1 {
+    if !may_be_forward(first) || m <= 1 {
         return None;
     }
     let fits = |l: &&Link<'_>| {
-        l.direction == Direction::Fprop && whole(l).is_some_and(|size| size.m == m && size.k == k)
+        may_be_forward(l) && whole(l).is_some_and(|size| size.m == m && size.k == k)
     };
     // Under autocast, each product is preceded by the conversion of its weight.
     let weight = |cast: &Link<'_>, product: &Link<'_>| {
@@ -321,7 +323,7 @@ const LOOP: usize = 4096;
 pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
     let first = rest.first()?;
     let is_first = first.dims.gemm().is_some_and(|size| size.batch == 1);
-    if !is_first || first.direction != Direction::Fprop {
+    if !is_first || !may_be_forward(first) {
         return None;
     }
     let mut rows: Vec<u64> = Vec::new();
@@ -334,7 +336,7 @@ pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
         if matches!(link.family, Family::Index | Family::Embedding) {
             indexed += 1;
         }
-        if !same_weights(first.dims, link.dims) || link.direction != Direction::Fprop {
+        if !same_weights(first.dims, link.dims) || !may_be_forward(link) {
             continue;
         }
         count += 1;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::patterns::{moves, numel};
+use super::patterns::{may_be_forward, moves, numel};
 use super::{Kind, Link};
 use crate::correlate::Direction;
 use crate::cost::Family;
@@ -150,7 +150,7 @@ pub(super) fn queries_and_keys(rest: &[Link<'_>]) -> Option<[Range<usize>; 2]> {
 /// by one, with the rows of the tables that are selected for it. Returns the number of calls.
 fn halves(run: &[Link<'_>]) -> Option<usize> {
     let first = run.first()?;
-    if !matches!(first.direction, Direction::Fprop | Direction::Unknown) {
+    if !may_be_forward(first) {
         return None;
     }
     let count = |from: usize, most: usize, family: Family| {

@@ -312,6 +312,17 @@ fn gated_activations_allow_a_product_before_the_multiplication() {
 }
 
 #[test]
+fn forward_work_under_no_grad_is_recognized() {
+    let links = [
+        pointwise_on("silu", 64 * 256),
+        pointwise_on("mul", 64 * 256),
+    ];
+    let hit_in = |direction| hit(&in_direction(&links, direction));
+    assert_eq!(hit_in(Direction::Unknown), Some(("gated_activation", 2)));
+    assert_eq!(hit_in(Direction::Bprop), None);
+}
+
+#[test]
 fn log_of_softmax_is_recognized() {
     let log = pointwise_on("log", 32 * 100);
     assert_eq!(
