@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::{Chain, Hit, Kind, Link, patterns, rope};
+use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, Run, SiteId, SiteKernel};
 use crate::cost::{Costed, Dims, Family};
+use crate::gpu::Gpu;
 
 /// The chains recognized so far.
 pub(super) struct Matches<'r> {
@@ -167,7 +169,7 @@ impl<'r> Matches<'r> {
         let chains = &mut self.chains;
         // Names and grids tell how many scores there are, not how many per query.
         let by_name = kind == Kind::Attention && first.by_name.is_some();
-        let width = width(members).filter(|_| !by_name);
+        let width = width(kind, members).filter(|_| !by_name);
         // Fusing attention saves much over long sequences and nothing over short ones.
         let apart = width.filter(|_| kind == Kind::Attention);
         let name = (kind, layer.clone(), ops.clone(), direction, apart);
@@ -274,7 +276,8 @@ fn pattern_of(run: &Run, site: SiteId) -> &str {
         .map_or("", |p| &p.name)
 }
 
-fn width(members: &[&Link<'_>]) -> Option<u64> {
+/// The length of the rows that a sequence works on, else its number of elements.
+pub(super) fn width(kind: Kind, members: &[&Link<'_>]) -> Option<u64> {
     members
         .iter()
         .find_map(|l| match l.dims {
@@ -282,11 +285,32 @@ fn width(members: &[&Link<'_>]) -> Option<u64> {
             _ => None,
         })
         .or_else(|| {
+            // The first product of attention has a column per key.
+            let scores = members.first().filter(|_| kind == Kind::Attention)?;
+            scores.dims.gemm().map(|size| size.n)
+        })
+        .or_else(|| {
             members.iter().find_map(|l| match l.dims {
                 Dims::Elements { numel } => Some(numel),
                 _ => None,
             })
         })
+}
+
+/// FLOP/s of the products in a fused operator, which does not change their type.
+fn fused_rate(gpu: &Gpu, kind: Kind, ran: Option<DType>, best: Option<DType>) -> Option<f64> {
+    /// Fused attention in fp32 makes one product of three in TF32 (CUTLASS, `OpMultiplyAddFastF32`).
+    const PRODUCTS: f64 = 3.0;
+    let plain = |dtype: &DType| gpu.flops.get(dtype).copied();
+    let tensor = |dtype: &DType| gpu.tensor_flops.get(dtype).copied();
+    if kind == Kind::Attention && matches!(ran, Some(DType::Fp32 | DType::Tf32)) {
+        let split = tensor(&DType::Tf32).map(|rate| rate / PRODUCTS);
+        return split
+            .or_else(|| tensor(&DType::Fp32))
+            .or_else(|| plain(&DType::Fp32));
+    }
+    let dtype = best?;
+    tensor(&dtype).or_else(|| plain(&dtype))
 }
 
 /// Time of one equivalent fused operator: the FLOPs are the same, intermediate tensors are neither
@@ -313,10 +337,9 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         let cost = site.cost.as_ref().ok()?;
         bytes += cost.bytes() as f64;
         if site.family.is_math() {
-            let rate = site
-                .best_dtype
-                .and_then(|d| gpu.tensor_flops.get(&d).or_else(|| gpu.flops.get(&d)))?;
-            flops_ns += cost.flops() as f64 / rate * 1e9;
+            flops_ns += cost.flops() as f64
+                / fused_rate(gpu, kind, site.math_dtype, site.best_dtype)?
+                * 1e9;
         }
     }
     let read_again = || -> Option<f64> {
@@ -373,4 +396,23 @@ fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
     let dtype = costed.sites.get(first.site.idx())?.math_dtype?;
     // Q [m, k], K [n, k], V [n, v], O [m, v].
     Some(b * (m * k + n * k + n * v + m * v) * dtype.bytes() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::select;
+
+    #[test]
+    fn fused_attention_in_fp32_takes_three_products() {
+        let rate = |gpu: &str, kind, ran| {
+            let gpu = select::find(gpu).unwrap().gpu;
+            fused_rate(&gpu, kind, Some(ran), Some(DType::Bf16)).unwrap()
+        };
+        let a100 = |kind, ran| rate("a100-sxm4-40gb", kind, ran);
+        assert_eq!(a100(Kind::Attention, DType::Bf16), 312e12);
+        assert_eq!(a100(Kind::Attention, DType::Fp32), 52e12);
+        assert_eq!(a100(Kind::SharedInput, DType::Fp32), 312e12);
+        assert!(rate("v100-sxm2-16gb", Kind::Attention, DType::Fp32) < 16e12);
+    }
 }

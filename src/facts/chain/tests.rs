@@ -312,6 +312,17 @@ fn gated_activations_allow_a_product_before_the_multiplication() {
 }
 
 #[test]
+fn scores_are_as_wide_as_there_are_keys() {
+    let (scores, mask) = (product(64, 256, 32), pointwise_on("copy", 64 * 256 * 8));
+    let members = [&scores, &mask];
+    assert_eq!(matches::width(Kind::Attention, &members), Some(256));
+    assert_eq!(
+        matches::width(Kind::Pointwise, &members),
+        Some(64 * 256 * 8)
+    );
+}
+
+#[test]
 fn forward_work_under_no_grad_is_recognized() {
     let links = [
         pointwise_on("silu", 64 * 256),
