@@ -18,6 +18,7 @@ use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
 use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
 
+mod elements;
 mod matches;
 mod patterns;
 mod rope;
@@ -259,13 +260,13 @@ impl<'a> Works<'a> {
 
 /// The work per site; `None` where neither an operator nor the kernel's name tells it.
 fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
-    let by_name = mostly_without_operators(costed);
+    let by_name = mostly_without_operators(costed).then(|| elements::vectorized(costed));
     let sites = (0..).map(SiteId).zip(&costed.run.sites);
     sites
         .zip(&costed.sites)
         .map(|((id, site), cost)| {
             let Some(op) = &site.op else {
-                return if by_name { named(costed, id) } else { None };
+                return named(costed, id, by_name?);
             };
             let roles = cost.cost.as_ref().ok().map(|c| c.roles.first());
             Some(Work {
@@ -293,8 +294,8 @@ fn mostly_without_operators(costed: &Costed) -> bool {
 }
 
 /// The work of a kernel of PyTorch by its name, such as `elementwise: mul`. The number of elements
-/// follows from the grid, up to the next multiple of [`ELEMENTS`]: it is compared, never used to compute a cost.
-fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
+/// follows from the grid, rounded up: it is compared, never used to compute a cost.
+fn named(costed: &Costed, id: SiteId, vectorized: u64) -> Option<Work<'_>> {
     let site = costed.run.sites.get(id.idx())?;
     let (kernel, decoded) = (
         site.kernels.first()?,
@@ -312,16 +313,9 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
         _ => match decoded.label.split_once(": ")? {
             ("reduce", name) => (name, Dims::None),
             ("elementwise", name) if config.is_known() => {
-                // `vectorized_elementwise_kernel` gives each thread four elements, `elementwise_kernel`
-                // two of at least four bytes (ATen/native/cuda/CUDALoops.cuh).
-                let wide = decoded.dtype.is_none_or(|dtype| dtype.bytes() >= 4);
-                let each = if decoded.strided == Some(true) && wide {
-                    2
-                } else {
-                    4
-                };
+                let each = elements::exact(decoded).unwrap_or(vectorized);
                 let most = config.blocks().saturating_mul(config.threads() * each);
-                let numel = most.div_ceil(ELEMENTS).saturating_mul(ELEMENTS);
+                let numel = elements::rounded(most);
                 (name, Dims::Elements { numel })
             }
             _ => return None,
@@ -337,9 +331,6 @@ fn named(costed: &Costed, id: SiteId) -> Option<Work<'_>> {
         by_name: Some(products),
     })
 }
-
-/// Elements that a block of PyTorch's pointwise kernels handles: 128 threads with four each.
-const ELEMENTS: u64 = 512;
 
 /// Consecutive calls on one stream, without other kernels between them.
 type Unbroken<'a> = Vec<Link<'a>>;

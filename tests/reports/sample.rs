@@ -68,6 +68,7 @@ pub(crate) fn decoded(base: &str, family: Family) -> DecodedName {
         arch: None,
         conv_role: None,
         strided: None,
+        per_thread: None,
         triton: false,
         helper: false,
         causal: None,

@@ -250,6 +250,9 @@ pub struct DecodedName {
     /// Whether the kernel reads or writes strided or broadcast memory (plain
     /// `elementwise_kernel<128, N>`).
     pub strided: Option<bool>,
+    /// Elements that each thread of an elementwise loop handles, if the name has it. A
+    /// `vectorized_elementwise_kernel` has the number that it reads at once; it may handle more.
+    pub per_thread: Option<u32>,
     /// Whether Triton or Inductor compiled the kernel.
     pub triton: bool,
     /// Whether the kernel does no math of its own. FLOPs of a call are never assigned to it.

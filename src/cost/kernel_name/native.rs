@@ -258,6 +258,7 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
         "unrolled_elementwise_kernel" => offsets(parts.args),
         _ => *strided,
     };
+    out.per_thread = per_thread(base, parts.args);
     let found = functor(parts.args);
     let op = found.map(|f| op_name(f.text)).unwrap_or_default();
     out.dtype = found
@@ -294,6 +295,19 @@ pub(super) fn elementwise(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     };
     copies(&op, parts.args, out);
     true
+}
+
+/// The template argument with the number of elements per thread
+/// (ATen/native/cuda/CUDALoops.cuh).
+fn per_thread(base: &str, args: &str) -> Option<u32> {
+    let at = match base {
+        "vectorized_elementwise_kernel" => 0,
+        "elementwise_kernel" | "elementwise_kernel_manual_unroll" => 1,
+        // Older releases have a type there.
+        "unrolled_elementwise_kernel" => 2,
+        _ => return None,
+    };
+    scan::number(scan::split_args(args).get(at)?)
 }
 
 /// The element type that a lambda inside a host function takes, from the text after the function's
