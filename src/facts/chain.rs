@@ -5,6 +5,7 @@
 //! families, names and shapes, but not the GPU. The cost of a sequence as one fused operator is a fact;
 //! advice and thresholds are in the rules.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
@@ -16,7 +17,7 @@ use super::{Entry, FactTable, Subject, facts, word};
 use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
-use crate::profile::{DeviceId, KernelId, ProcessId, StrId};
+use crate::profile::{ConfigId, DeviceId, Kernel, KernelId, ProcessId, StrId};
 
 mod elements;
 mod matches;
@@ -160,6 +161,8 @@ struct Work<'a> {
     family: Family,
     direction: Direction,
     dims: Dims,
+    /// Whether `dims` follows from a grid, rounded up.
+    rounded: bool,
     /// Whether it computes with complex numbers.
     complex: bool,
     /// Of a kernel that is known by its name only: the third dimension of its grid, which for products is
@@ -223,50 +226,68 @@ const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
 struct Works<'a> {
     /// `None` where neither an operator nor the kernel's name tells it.
     of_sites: Vec<Option<Work<'a>>>,
-    /// Copies without known types whose kernel, by its name, converts: of one site, some may and others not.
-    conversions: FxHashMap<(SiteId, StrId), Work<'a>>,
+    /// The work of kernels that tell more than an operator without recorded shapes: of one site, each call may
+    /// have another size, and some copies convert.
+    of_kernels: FxHashMap<(SiteId, StrId, ConfigId), Work<'a>>,
 }
 
 impl<'a> Works<'a> {
     fn of(costed: &'a Costed) -> Works<'a> {
-        let of_sites = works(costed);
-        let mut conversions = FxHashMap::default();
-        let sites = of_sites.iter().flatten();
-        let copies = sites.filter(|work| work.family == Family::Copy && work.by_name.is_none());
-        for work in copies {
+        let once = OnceCell::new();
+        let vectorized = || *once.get_or_init(|| elements::vectorized(costed));
+        let of_sites = works(costed, &vectorized);
+        let mut of_kernels = FxHashMap::default();
+        let with_operator = of_sites.iter().flatten().filter(|w| w.by_name.is_none());
+        for work in with_operator {
             let at = work.site.idx();
-            let untyped = costed.sites.get(at).is_some_and(|site| site.cost.is_err());
+            if costed.sites.get(at).is_none_or(|site| site.cost.is_ok()) {
+                continue;
+            }
             let kernels = costed.run.sites.get(at).map(|site| &site.kernels);
             let decoded = costed.kernels.get(at).into_iter().flatten();
             for (kernel, decoded) in kernels.into_iter().flatten().zip(decoded) {
-                if untyped && decoded.family == Family::Cast {
-                    let family = Family::Cast;
-                    conversions.insert((work.site, kernel.name), Work { family, ..*work });
+                let converts = work.family == Family::Copy && decoded.family == Family::Cast;
+                let config = costed.run.profile.configs.get(kernel.config.idx());
+                let numel = config.filter(|_| work.dims == Dims::None);
+                let numel = numel.and_then(|c| elements::covered(decoded, c, &vectorized));
+                if !converts && numel.is_none() {
+                    continue;
                 }
+                let own = Work {
+                    family: if converts { Family::Cast } else { work.family },
+                    dims: numel.map_or(work.dims, |numel| Dims::Elements { numel }),
+                    rounded: numel.is_some(),
+                    ..*work
+                };
+                of_kernels.insert((work.site, kernel.name, kernel.config), own);
             }
         }
         Works {
             of_sites,
-            conversions,
+            of_kernels,
         }
     }
 
-    /// The work of a kernel of a site.
-    fn get(&self, site: SiteId, kernel: StrId) -> Option<&Work<'a>> {
+    fn get(&self, site: SiteId, kernel: &Kernel) -> Option<&Work<'a>> {
         let work = self.of_sites.get(site.idx())?.as_ref();
-        self.conversions.get(&(site, kernel)).or(work)
+        let key = (site, kernel.name, kernel.config);
+        self.of_kernels.get(&key).or(work)
     }
 }
 
 /// The work per site; `None` where neither an operator nor the kernel's name tells it.
-fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
-    let by_name = mostly_without_operators(costed).then(|| elements::vectorized(costed));
+fn works<'a>(costed: &'a Costed, vectorized: &dyn Fn() -> u64) -> Vec<Option<Work<'a>>> {
+    let by_name = mostly_without_operators(costed);
     let sites = (0..).map(SiteId).zip(&costed.run.sites);
     sites
         .zip(&costed.sites)
         .map(|((id, site), cost)| {
             let Some(op) = &site.op else {
-                return named(costed, id, by_name?);
+                return if by_name {
+                    named(costed, id, vectorized)
+                } else {
+                    None
+                };
             };
             let roles = cost.cost.as_ref().ok().map(|c| c.roles.first());
             Some(Work {
@@ -275,6 +296,7 @@ fn works(costed: &Costed) -> Vec<Option<Work<'_>>> {
                 family: cost.family,
                 direction: site.direction,
                 dims: roles.flatten().map_or(Dims::None, |r| r.dims),
+                rounded: false,
                 complex: matches!(cost.math_dtype, Some(DType::Complex64 | DType::Complex128)),
                 by_name: None,
             })
@@ -295,7 +317,7 @@ fn mostly_without_operators(costed: &Costed) -> bool {
 
 /// The work of a kernel of PyTorch by its name, such as `elementwise: mul`. The number of elements
 /// follows from the grid, rounded up: it is compared, never used to compute a cost.
-fn named(costed: &Costed, id: SiteId, vectorized: u64) -> Option<Work<'_>> {
+fn named<'a>(costed: &'a Costed, id: SiteId, vectorized: &dyn Fn() -> u64) -> Option<Work<'a>> {
     let site = costed.run.sites.get(id.idx())?;
     let (kernel, decoded) = (
         site.kernels.first()?,
@@ -312,10 +334,8 @@ fn named(costed: &Costed, id: SiteId, vectorized: u64) -> Option<Work<'_>> {
         Family::Attention => ("attention", Dims::None),
         _ => match decoded.label.split_once(": ")? {
             ("reduce", name) => (name, Dims::None),
-            ("elementwise", name) if config.is_known() => {
-                let each = elements::exact(decoded).unwrap_or(vectorized);
-                let most = config.blocks().saturating_mul(config.threads() * each);
-                let numel = elements::rounded(most);
+            ("elementwise", name) => {
+                let numel = elements::covered(decoded, config, vectorized)?;
                 (name, Dims::Elements { numel })
             }
             _ => return None,
@@ -327,6 +347,7 @@ fn named(costed: &Costed, id: SiteId, vectorized: u64) -> Option<Work<'_>> {
         family: decoded.family,
         direction: site.direction,
         dims,
+        rounded: true,
         complex: false,
         by_name: Some(products),
     })
@@ -348,7 +369,7 @@ fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> 
             .entry((kernel.process, kernel.device, kernel.stream))
             .or_insert_with(|| vec![Vec::new()]);
         let described = link.site.and_then(|site| {
-            let work = works.get(site, kernel.name)?;
+            let work = works.get(site, kernel)?;
             Some((work, link.op.unwrap_or(unique)))
         });
         let Some((work, call)) = described else {

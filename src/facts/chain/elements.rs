@@ -5,10 +5,10 @@ use rustc_hash::FxHashMap;
 
 use crate::correlate::SiteId;
 use crate::cost::{Costed, DecodedName};
-use crate::profile::{DeviceId, ProcessId};
+use crate::profile::{DeviceId, LaunchConfig, ProcessId};
 
 /// Elements per thread of an elementwise loop; `None` for vectorized ones, whose number depends on the release.
-pub(super) fn exact(decoded: &DecodedName) -> Option<u64> {
+fn exact(decoded: &DecodedName) -> Option<u64> {
     if is_vectorized(decoded) {
         return None;
     }
@@ -26,9 +26,27 @@ fn is_vectorized(decoded: &DecodedName) -> bool {
     decoded.base.ends_with("vectorized_elementwise_kernel")
 }
 
+/// The number of elements that an elementwise loop covers, rounded up: it is compared, never used to compute a
+/// cost. `None` for other kernels. `vectorized` are the elements per thread of vectorized loops.
+pub(super) fn covered(
+    decoded: &DecodedName,
+    config: &LaunchConfig,
+    vectorized: &dyn Fn() -> u64,
+) -> Option<u64> {
+    if !config.is_known() || !decoded.label.starts_with(LOOP) {
+        return None;
+    }
+    let each = exact(decoded).unwrap_or_else(vectorized);
+    let threads = config.blocks().saturating_mul(config.threads());
+    Some(rounded(threads.saturating_mul(each)))
+}
+
+/// How the labels of elementwise loops begin.
+const LOOP: &str = "elementwise: ";
+
 /// A number of elements that a grid covers, up to the next multiple of what the largest blocks handle: grids
 /// of different kernels over one tensor cover as many.
-pub(super) fn rounded(elements: u64) -> u64 {
+fn rounded(elements: u64) -> u64 {
     // 128 threads with eight each.
     const BLOCK: u64 = 1024;
     elements.div_ceil(BLOCK).saturating_mul(BLOCK)
@@ -41,10 +59,7 @@ pub(super) fn vectorized(costed: &Costed) -> u64 {
     let run = &costed.run;
     let loop_of = |site: SiteId| {
         let decoded = costed.kernels.get(site.idx())?.first()?;
-        decoded
-            .label
-            .starts_with("elementwise: ")
-            .then_some(decoded)
+        decoded.label.starts_with(LOOP).then_some(decoded)
     };
     let mut last: FxHashMap<(ProcessId, DeviceId, u32), (u64, Option<u64>)> = FxHashMap::default();
     let (mut four, mut eight) = (0, 0);
@@ -77,7 +92,8 @@ pub(super) fn vectorized(costed: &Costed) -> u64 {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::profile::{ConfigId, LaunchConfig};
+    use crate::facts::{FactTable, Lookup as _, MemberKind};
+    use crate::profile::ConfigId;
 
     const STRIDED: &str = "void at::native::elementwise_kernel<(int)128, (int)2, at::native::mul_kernel_cuda>(int, T3)";
     const VECTORIZED: &str =
@@ -144,5 +160,40 @@ mod tests {
         assert_eq!(exact(unrolled), Some(4));
         assert_eq!(exact("at::native::elementwise_kernel"), Some(2));
         assert_eq!(exact(VECTORIZED), None);
+    }
+
+    /// The kinds of chains in `silu, mul` without shapes, by the blocks of both kernels.
+    fn chains(silu: u32, mul: u32) -> Vec<String> {
+        let mut b = ProfileBuilder::new();
+        for (i, (op, blocks)) in [("silu", silu), ("mul", mul)].into_iter().enumerate() {
+            let start = 1000 * (i as i64 + 1);
+            b.range(&format!("aten::{op}, seq = {i}"), start, start + 100);
+            let kernel = b.launch(start + 10);
+            let config = ConfigId(b.profile.configs.len() as u32);
+            b.profile.configs.push(LaunchConfig {
+                grid: [blocks, 1, 1],
+                block: [128, 1, 1],
+                ..LaunchConfig::default()
+            });
+            let name = VECTORIZED.replace("exp_kernel", &format!("{op}_kernel"));
+            b.profile.kernels[kernel].name = b.profile.strings.intern(&name);
+            b.profile.kernels[kernel].config = config;
+        }
+        let costed = crate::cost::estimate_costs(b.run(), None);
+        let table = FactTable::new(&costed);
+        let chains = table.members(MemberKind::Chain);
+        let kinds = chains
+            .iter()
+            .map(|chain| table.view(*chain).get("chain.kind"));
+        kinds.map(|kind| format!("{kind:?}")).collect()
+    }
+
+    #[test]
+    fn operators_without_shapes_have_the_sizes_of_their_grids() {
+        let [gated] = &chains(64, 64)[..] else {
+            panic!("one chain");
+        };
+        assert!(gated.contains("gated_activation"), "{gated}");
+        assert!(chains(64, 128).is_empty());
     }
 }

@@ -69,18 +69,19 @@ impl<'r> Matches<'r> {
         let longest = members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
         // Small products are latency-bound: merged, they take at least as long as one of them now.
         let merged = matches!(kind, Kind::SharedInput | Kind::ExpertLoop);
-        // Of kernels without operators only the time is known: the longest reads and writes each
+        // Without operators and their shapes only times are known: the longest kernel reads and writes each
         // element once, as a fused one does. What stands between the products of attention goes.
-        let sites = &self.costed.run.sites;
-        let has_op = |l: &&Link<'_>| sites.get(l.site.idx()).is_some_and(|s| s.op.is_some());
+        let sites = &self.costed.sites;
+        let has_cost = |l: &&Link<'_>| sites.get(l.site.idx()).is_some_and(|s| s.cost.is_ok());
         let kept = if kind == Kind::Attention {
-            0.0
+            let products = members.iter().filter(|l| l.family == Family::Gemm);
+            products.map(|l| l.time_ns as f64).sum()
         } else {
             longest
         };
         let by_time = match kind {
             Kind::Rope => Some(rope::fused_by_time_ns(&members)),
-            _ => (!members.iter().any(has_op)).then_some(kept),
+            _ => (!members.iter().any(has_cost)).then_some(kept),
         };
         let least = if merged { longest } else { 0.0 };
         chain.count += 1;

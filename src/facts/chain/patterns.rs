@@ -64,7 +64,7 @@ pub(super) fn numel(dims: Dims) -> Option<u64> {
     }
 }
 
-fn same_size(a: &Link<'_>, b: &Link<'_>) -> bool {
+pub(super) fn same_size(a: &Link<'_>, b: &Link<'_>) -> bool {
     numel(a.dims).is_some_and(|n| numel(b.dims) == Some(n))
 }
 

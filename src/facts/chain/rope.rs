@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::patterns::{may_be_forward, moves, numel};
+use super::patterns::{may_be_forward, moves, numel, same_size};
 use super::{Kind, Link};
 use crate::correlate::Direction;
 use crate::cost::Family;
@@ -63,27 +63,27 @@ fn is_join(link: &Link<'_>) -> bool {
     matches!(link.name, "cat" | "stack" | "concat")
 }
 
-/// Whether two calls handle as many elements, as far as that is known. Of kernels without operators, the
-/// grid gives a bound only.
+/// Whether two calls handle as many elements, as far as that is known. Without shapes, the grid gives a bound
+/// only.
 fn fits(link: &Link<'_>, other: &Link<'_>) -> bool {
     let sizes = numel(link.dims).zip(numel(other.dims));
-    other.by_name.is_some() || sizes.is_none_or(|(a, b)| a == b)
+    link.rounded || other.rounded || sizes.is_none_or(|(a, b)| a == b)
 }
 
 /// Whether a call handles half of the elements of another, as far as that is known.
-fn is_half(link: &Link<'_>, whole: &Link<'_>) -> bool {
-    let sizes = numel(link.dims).zip(numel(whole.dims));
-    sizes.is_none_or(|(half, all)| match whole.by_name {
-        Some(_) => half <= all,
-        None => half * 2 == all,
+fn is_half(part: &Link<'_>, whole: &Link<'_>) -> bool {
+    let sizes = numel(part.dims).zip(numel(whole.dims));
+    sizes.is_none_or(|(half, all)| match part.rounded || whole.rounded {
+        true => half <= all,
+        false => half * 2 == all,
     })
 }
 
 /// Whether the conversions before a rotation can be those of its input. Without sizes, only one is taken
 /// for that.
 fn leads(casts: &[Link<'_>], sum: &Link<'_>) -> bool {
-    let sized = |l: &Link<'_>| numel(l.dims).is_some();
-    casts.iter().all(|l| fits(l, sum)) && (casts.len() < 2 || casts.iter().all(sized))
+    let same = |l: &Link<'_>| same_size(l, sum);
+    casts.iter().all(|l| fits(l, sum)) && (casts.len() < 2 || casts.iter().all(same))
 }
 
 /// The number of calls, 0 or 1, that convert the result.

@@ -9,6 +9,7 @@ fn work(name: &str, family: Family, dims: Dims) -> Work<'_> {
         family,
         direction: Direction::Fprop,
         dims,
+        rounded: false,
         complex: false,
         by_name: None,
     }
@@ -37,6 +38,7 @@ fn by_kernel(name: &str, family: Family, products: u32) -> Link<'_> {
     };
     doing(Work {
         direction: Direction::Unknown,
+        rounded: true,
         by_name: Some(products),
         ..work(name, family, dims)
     })
