@@ -279,6 +279,9 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     },
     /// Rows of the result (for `linear`: tokens); a backward call has its forward's
     "site.m": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.m),
+    /// Its shapes are those of its forward call, whose operands it multiplies with the gradient: it may run
+    /// two products of other shapes
+    "site.shapes_from_forward": BOOL => |s| s.site.args_from_forward,
     /// Columns of the result (for `linear`: output features)
     "site.n": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.n),
     /// Inner dimension (for `linear`: input features)
