@@ -220,6 +220,8 @@ pub struct AffectedTime {
     pub copy_weight: Option<StepWeight>,
     /// Operator calls, kernel executions, copies or intervals it covers.
     pub calls: u64,
+    /// Of idle time: the calls of the host behind it.
+    pub waits: u64,
     /// All GPU (or idle, or copy) time it covers, ns.
     pub time_ns: f64,
     /// Its location for display, not escaped: layer pattern and operator, or another name.

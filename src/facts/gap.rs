@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::call_operators::CallOperators;
 use super::chain::plain_name;
@@ -16,7 +16,7 @@ use crate::correlate::{
     readable_name,
 };
 use crate::cost::{Costed, Family};
-use crate::profile::{ClassId, KernelId, StrId};
+use crate::profile::{CallId, ClassId, KernelId, StrId};
 
 mod copies_behind;
 mod first_shapes;
@@ -45,6 +45,8 @@ pub(super) struct GapGroup {
     /// For data loading: the kind of loader.
     loader: Option<Loader>,
     pub(super) count: u64,
+    /// The host calls behind its gaps: behind one call, the GPU may run dry several times.
+    pub(super) waits: u64,
     pub(super) time_ns: f64,
     /// The part of the longest one that recording cannot explain, and that one as measured.
     pub(super) longest_ns: f64,
@@ -97,6 +99,9 @@ const MOST_OPS: usize = 64;
 #[derive(Debug, Default)]
 struct Lengths {
     gaps: Vec<i64>,
+    /// The calls blamed, and the gaps without one.
+    calls: FxHashSet<CallId>,
+    without_call: u64,
     /// The longest one, by the part that recording cannot explain.
     longest: LongestGap,
     blamed: FxHashMap<StrId, i64>,
@@ -149,6 +154,8 @@ impl Lengths {
         self.host.add(&other.host);
         self.host_reliable += other.host_reliable;
         self.gaps.extend(other.gaps);
+        self.calls.extend(other.calls);
+        self.without_call += other.without_call;
         self.longest.replace(other.longest);
         merge(&mut self.blamed, other.blamed);
         merge(&mut self.before, other.before);
@@ -234,6 +241,12 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             };
             let lengths = by_key.entry((gap.cause, blamed)).or_default();
             lengths.gaps.push(gap.reliable_ns);
+            match gap.call {
+                Some(call) => {
+                    lengths.calls.insert(call);
+                }
+                None => lengths.without_call += 1,
+            }
             lengths.longest.replace(LongestGap {
                 counted: gap.reliable_ns,
                 measured: gap.span.ns(),
@@ -340,6 +353,7 @@ fn group(
         inside,
         loader: blamed.loader,
         count: gaps.len() as u64,
+        waits: lengths.calls.len() as u64 + lengths.without_call,
         time_ns: gaps.iter().map(|&ns| ns as f64).sum(),
         longest_ns: lengths.longest.counted as f64,
         longest_measured_ns: lengths.longest.measured as f64,

@@ -464,6 +464,7 @@ impl<'a> FactTable<'a> {
                     copy_ns: group.copy_ns,
                     long_gaps: group.long_gaps.clone(),
                     calls: group.count,
+                    waits: group.waits,
                     time_ns: group.time_ns,
                     place: format!("GPU {} idle", group.ordinal),
                     ..AffectedTime::default()

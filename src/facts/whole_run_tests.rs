@@ -389,6 +389,33 @@ fn gaps_have_the_operator_that_waited() {
     assert_eq!(seen, expected);
 }
 
+#[test]
+fn gaps_behind_one_wait_are_one_wait() {
+    let mut profile = ProfileBuilder::new();
+    for step in 0..3 {
+        let start = step * 10_000_000;
+        profile.range(&format!("step {step}"), start, start + 10_000_000);
+        for at in [10_000, 300_000, 500_000] {
+            profile.launch(start + at);
+        }
+        let last = &mut profile.profile.kernels.last_mut().unwrap().span;
+        last.end = last.start + 8_000_000;
+        let end = last.end;
+        profile.call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0);
+        profile.profile.calls.last_mut().unwrap().span.end = end;
+    }
+    let costed = costed(profile);
+    let table = FactTable::new(&costed);
+    let gaps = table.members(MemberKind::Gap).into_iter();
+    let behind_waits = gaps.filter(|gap| {
+        table.view(*gap).get("gap.cause") == Answer::Value(Value::Str("after_sync".into()))
+    });
+    let affected = behind_waits.map(|gap| table.affected(gap));
+    let counts: Vec<_> = affected.map(|gap| (gap.calls, gap.waits)).collect();
+    // The first step is a warm-up. Behind each wait, two of three launches come late.
+    assert_eq!(counts, [(4, 2)]);
+}
+
 /// The facts of the gaps with a cause, as text.
 fn of_gaps(costed: &Costed, cause: &str, facts: &[&str]) -> Vec<Vec<String>> {
     let table = FactTable::new(costed);

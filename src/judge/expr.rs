@@ -52,6 +52,11 @@ pub const FOUND: &[(&str, Type, &str)] = &[
         "the sum of the lower ends of their savings, ns",
     ),
     ("found.time_ns", Type::DOUBLE, "the time they cover, ns"),
+    (
+        "found.waits",
+        Type::INT,
+        "calls of the host that the GPU was idle behind: it may run dry several times before the host has caught up",
+    ),
     ("found.worst", Type::STR, "where the costliest of them is"),
 ];
 

@@ -200,6 +200,10 @@ fn draft(
     let mut found = Found::default();
     found.set("found.count", count(matches.len() as u64));
     found.set("found.calls", count(calls));
+    found.set(
+        "found.waits",
+        count(matches.iter().map(|p| p.affected.waits).sum()),
+    );
     found.set("found.time_ns", double(time_ns));
     found.set("found.gpu_share", double(share));
     found.set(
