@@ -304,6 +304,25 @@ impl<'p> ScopeQuery<'_, 'p> {
                 .is_some_and(|start| start < update.span.end)
     }
 
+    /// Whether an operator adds to a parameter without an optimizer: `p.data.add_(p.grad, alpha=-lr)`. Nothing
+    /// has been recorded since the backward pass began: the node before the operator's number has run.
+    fn updates_by_hand(&self, context: &ScopeContext, op: &NamedOp) -> bool {
+        let numbered = context.seq.and_then(|s| self.tree.range(s));
+        let Some((_, range, _)) = numbered.filter(|(_, range, _)| prints_all_numbers(range)) else {
+            return false;
+        };
+        let adds = self
+            .tree
+            .op_name(op.op)
+            .is_some_and(|op| matches!(&*op.name, "add_" | "addcmul_" | "addcdiv_"));
+        let before = range.seq.and_then(|seq| seq.get().checked_sub(1));
+        let node = before.filter(|_| adds).and_then(|before| {
+            self.forwards
+                .node_start(self.tree.process(range), before, i64::MIN)
+        });
+        node.is_some_and(|start| start < range.span.start)
+    }
+
     /// Direction of the work, and whether it is recomputed forward work. The most reliable criterion is
     /// checked first; if none applies, the direction is unknown.
     fn direction(
@@ -334,6 +353,11 @@ impl<'p> ScopeQuery<'_, 'p> {
         }
         if op.is_some_and(|o| o.gradient) {
             return (Direction::Bprop, false);
+        }
+        if let Some((context, op)) = context.zip(op)
+            && self.updates_by_hand(context, op)
+        {
+            return (Direction::Update, false);
         }
         if context.is_some_and(|c| self.is_recorded(c)) {
             return (Direction::Fprop, false);
@@ -388,14 +412,20 @@ pub(crate) fn forwards(
     }
 }
 
+/// Whether a range has the number that the next recorded operator gets, also where nothing is recorded.
+fn prints_all_numbers(range: &HostRange) -> bool {
+    range.seq.is_some() && !scope_builder::has_modern_seq(range)
+}
+
 /// Process, sequence number and start of all autograd nodes, sorted. Only needed, and otherwise empty,
-/// where an optimizer's range encloses work.
+/// where an optimizer's range encloses work, or operators have numbers that are not recorded.
 fn node_starts(
     profile: &Profile,
     texts: &RangeInfos,
     tree: &ScopeTree<'_>,
 ) -> Vec<(ProcessId, u64, i64)> {
-    if tree.contexts.par_iter().all(|c| c.update.is_none()) {
+    let in_update = || tree.contexts.par_iter().any(|c| c.update.is_some());
+    if !profile.ranges.par_iter().any(prints_all_numbers) && !in_update() {
         return Vec::new();
     }
     let mut starts: Vec<(ProcessId, u64, i64)> = (profile.ranges.par_iter())

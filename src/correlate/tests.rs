@@ -816,6 +816,34 @@ fn an_optimizer_inside_an_autograd_node_updates() {
 }
 
 #[test]
+fn additions_to_parameters_after_the_backward_pass_update() {
+    let mut b = ProfileBuilder::new();
+    let mut at = 0;
+    let mut runs = |text: &str| {
+        at += 100;
+        b.range(text, at, at + 50);
+        b.launch(at + 20)
+    };
+    let bias = runs("add_, seq = 7");
+    runs("mm, seq = 8");
+    runs("MmBackward, seq = 8");
+    let updates = [runs("add_, seq = 9"), runs("addcdiv_, seq = 9")];
+    // What is recorded next, and numbers that are printed only where something is recorded.
+    let others = [
+        runs("mm, seq = 9"),
+        runs("add_, seq = 10"),
+        runs("add_, seq = 9, op_id = 2"),
+    ];
+    let run = b.run_knowing(&|_| true);
+    for kernel in others.into_iter().chain([bias]) {
+        assert_eq!(direction(&run, kernel), Direction::Fprop, "{kernel}");
+    }
+    for kernel in updates {
+        assert_eq!(direction(&run, kernel), Direction::Update, "{kernel}");
+    }
+}
+
+#[test]
 fn modules_named_by_lightning_and_by_kind_are_layers_of_the_forward() {
     let mut b = ProfileBuilder::new();
     b.range("[pl][profile]run_training_batch", 0, 1000);
