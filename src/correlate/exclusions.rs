@@ -16,12 +16,18 @@ const OUTSIDE: f64 = 0.2;
 /// A first iteration that takes so many times the median of the others is not like them (nsys-ai uses the
 /// same ratio).
 const SLOW_ITERATION: f64 = 1.5;
+/// The same for one that is longer than each of the others, and the only one that allocates GPU memory: the
+/// allocator still fills its cache.
+const FILLS_CACHE: f64 = 1.1;
 /// Largest difference in kernel time between iterations with the same work.
 const SAME_WORK: f64 = 0.5;
 /// Minimum number of steps from which there is a median to compare the first one with.
 const FEWEST_STEPS: usize = 3;
-/// Share of the time by which a first iteration is longer that loading code must take to explain it.
+/// Share of the time by which a first iteration is longer that loading code or allocating must take to explain
+/// it.
 const LOADING: f64 = 0.2;
+/// Largest time for allocations in another iteration, as a share of that in one that fills the cache.
+const ALLOCATES_LITTLE: f64 = 0.1;
 /// Most steps that are looked at as first iterations; bounds the work for hostile files.
 const MOST_FIRST: usize = 1_000;
 
@@ -133,8 +139,8 @@ fn before_warm_up(steps: &Steps, launched: &[Launched]) -> Option<Span> {
     })
 }
 
-/// Marks leading steps as warm-up that take far longer than the others, if they do the same work, or if
-/// code was loaded in them. A step that has more to do, such as the prefill of a served model, stays.
+/// Marks leading steps as warm-up that take far longer than the others, or longer because they alone allocate
+/// memory, if they do the same work, or if code was loaded in them. A step that has more to do, such as the prefill of a served model, stays.
 fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launched]) -> Vec<Span> {
     let analysed: Vec<usize> = (steps.steps.iter().enumerate())
         .filter(|(_, step)| !step.warmup)
@@ -144,7 +150,8 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         .iter()
         .filter_map(|at| Some(steps.steps.get(*at)?.span))
         .collect();
-    let work = kernel_times(&spans, launched);
+    let work = times_in(&spans, launched);
+    let allocations = times_in(&spans, &allocations(profile));
     let loads = loads(profile);
     // A host that runs ahead only queues the work: its step lasts as long as the GPU works on it.
     let length = |(span, work): (&Span, &i64)| span.ns().max(*work);
@@ -159,13 +166,24 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
         if rest.len() + 1 < FEWEST_STEPS || marked.len() >= rest.len() {
             break;
         }
-        let lengths = rest.iter().zip(others).map(length);
-        let typical = median(&mut lengths.collect::<Vec<_>>()).unwrap_or(0);
+        let mut lengths: Vec<i64> = rest.iter().zip(others).map(length).collect();
+        let longest = lengths.iter().max().copied().unwrap_or(0);
+        let typical = median(&mut lengths).unwrap_or(0);
         let own_length = length((first, own));
-        if own_length as f64 <= SLOW_ITERATION * typical as f64 {
+        let excess = own_length.saturating_sub(typical);
+        let takes = |times: f64| own_length as f64 > times * typical as f64;
+        let fills_cache = || {
+            let allocating = allocations.get(row..).and_then(<[i64]>::split_first);
+            allocating.is_some_and(|(own, others)| {
+                let most = others.iter().max().copied().unwrap_or(0);
+                *own as f64 >= LOADING * excess as f64
+                    && most as f64 <= ALLOCATES_LITTLE * *own as f64
+            })
+        };
+        let alone_allocates = || takes(FILLS_CACHE) && own_length > longest && fills_cache();
+        if !takes(SLOW_ITERATION) && !alone_allocates() {
             break;
         }
-        let excess = own_length.saturating_sub(typical);
         let typical_work = median(&mut others.to_vec()).unwrap_or(0);
         let same = *own as f64 <= (1.0 + SAME_WORK) * typical_work as f64;
         let loading = || {
@@ -183,9 +201,9 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
     marked
 }
 
-/// Per span, the kernel time launched in it, in ns. The spans are in time order; where two overlap, work
-/// belongs to the later one.
-fn kernel_times(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
+/// Per span, the time of what was launched or called in it, in ns. The spans are in time order; where two
+/// overlap, work belongs to the later one.
+fn times_in(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
     let mut times = vec![0_i64; spans.len()];
     for (at, ns) in launched {
         let inside = Span::position(spans, *at);
@@ -205,6 +223,15 @@ fn loads(profile: &Profile) -> Vec<Span> {
     loads.map(|call| call.span).collect()
 }
 
+/// When the host allocated memory, and for how long, in ns.
+fn allocations(profile: &Profile) -> Vec<(i64, i64)> {
+    let calls = profile.calls.iter();
+    let allocations = calls.filter(|call| call.class == ApiClass::Alloc);
+    allocations
+        .map(|call| (call.span.start, call.span.ns()))
+        .collect()
+}
+
 /// Per process: from the start of its first to the end of its last analyzed step.
 fn analysed_steps(steps: &Steps) -> Vec<Option<Span>> {
     let of_process = steps.by_process.iter().map(|spans| {
@@ -215,4 +242,39 @@ fn analysed_steps(steps: &Steps) -> Vec<Option<Span>> {
         analysed.map(|(span, _)| *span).reduce(Span::around)
     });
     of_process.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::profile::ThreadId;
+
+    #[test]
+    fn a_first_iteration_that_alone_allocates_is_not_analysed() {
+        let analysed = |lengths: [i64; 5], allocations: [i64; 5]| -> Vec<u64> {
+            let mut b = ProfileBuilder::new();
+            let mut at = 0;
+            for (step, (length, ns)) in lengths.iter().zip(allocations).enumerate() {
+                b.range(&format!("step {step}"), at, at + length);
+                if ns > 0 {
+                    b.call(ThreadId(0), "cudaMalloc", at + 10, 1_000 + step as u64);
+                    b.profile.calls.last_mut().unwrap().span.end = at + 10 + ns;
+                }
+                b.launch(at + 500);
+                at += length;
+            }
+            let run = b.run();
+            let steps = run.steps.iter().filter(|step| !step.warmup);
+            steps.map(|step| step.number).collect()
+        };
+        let lengths = [5_000, 1_300, 1_000, 990, 1_010];
+        assert_eq!(analysed(lengths, [900, 100, 0, 0, 9]), [2, 3, 4]);
+        // Others allocate as well, the allocations explain little, or another step is as long.
+        assert_eq!(analysed(lengths, [900, 100, 0, 0, 11]), [1, 2, 3, 4]);
+        assert_eq!(analysed(lengths, [900, 59, 0, 0, 0]), [1, 2, 3, 4]);
+        let long = [5_000, 1_300, 1_000, 990, 1_300];
+        assert_eq!(analysed(long, [900, 100, 0, 0, 0]), [1, 2, 3, 4]);
+        let hardly = [5_000, 1_100, 1_000, 990, 1_010];
+        assert_eq!(analysed(hardly, [900, 100, 0, 0, 0]), [1, 2, 3, 4]);
+    }
 }
