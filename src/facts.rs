@@ -203,8 +203,8 @@ pub struct AffectedTime {
     pub sites: Vec<AffectedSite>,
     /// The backward calls of the operators it covers, where it covers a chain: they change with it.
     pub backward: Vec<AffectedSite>,
-    /// Where it covers a chain: its time in each kernel of the sites that have several.
-    pub kernels: Vec<(Member, f64)>,
+    /// Where it covers a chain: its calls and kernels of each site.
+    pub parts: BTreeMap<SiteId, SitePart>,
     /// Whether no time of it counts: a library's algorithm search, which a steady step does not repeat.
     pub uncounted: bool,
     /// Idle time it covers, ns.
@@ -228,6 +228,34 @@ pub struct AffectedTime {
     pub place: String,
     /// The layer pattern it belongs to, if any.
     pub layer: Option<String>,
+}
+
+/// The calls of a site that a finding covers, and their kernels.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SitePart {
+    /// Whether it is the whole site; then nothing else is set.
+    pub whole: bool,
+    /// Number of calls.
+    pub calls: u64,
+    /// Executions and time in ns, by the row in `Site::kernels`.
+    pub kernels: BTreeMap<u32, (u64, f64)>,
+}
+
+impl SitePart {
+    /// Adds executions of a kernel.
+    pub(crate) fn add_kernel(&mut self, row: u32, count: u64, ns: f64) {
+        let kernel = self.kernels.entry(row).or_default();
+        *kernel = (kernel.0 + count, kernel.1 + ns);
+    }
+
+    /// Adds other calls.
+    pub(crate) fn add(&mut self, other: &SitePart) {
+        self.whole |= other.whole;
+        self.calls += other.calls;
+        for (row, (count, ns)) in &other.kernels {
+            self.add_kernel(*row, *count, *ns);
+        }
+    }
 }
 
 /// A gap of an [`AffectedTime`].

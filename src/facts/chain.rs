@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use self::matches::Matches;
 use super::enclosing_ops::EnclosingOps;
-use super::{Entry, FactTable, Subject, facts, word};
+use super::{Entry, FactTable, SitePart, Subject, facts, word};
 use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
@@ -105,9 +105,8 @@ pub(super) struct Chain {
     pub(super) proved: bool,
     /// Time per site, for assigning savings.
     pub(super) sites: BTreeMap<SiteId, f64>,
-    /// Time per kernel of the sites that have several: where shapes are not recorded, all copies of a layer
-    /// are one site.
-    pub(super) kernel_times: BTreeMap<(SiteId, u32), f64>,
+    /// Its calls and kernels of each site: where shapes are not recorded, all copies of a layer are one site.
+    pub(super) parts: BTreeMap<SiteId, SitePart>,
     /// Time per site of the backward calls of its calls.
     pub(super) backward: BTreeMap<SiteId, f64>,
 }
@@ -142,6 +141,8 @@ struct Link<'a> {
     call: OpCallId,
     /// Its first kernel.
     first: KernelId,
+    /// Its last kernel; those of other streams are between the two.
+    last: KernelId,
     kernels: u32,
     time_ns: i64,
 }
@@ -391,12 +392,14 @@ fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> 
         {
             last.time_ns = last.time_ns.saturating_add(kernel.span.ns());
             last.kernels = last.kernels.saturating_add(1);
+            last.last = id;
             continue;
         }
         calls.push(Link {
             work,
             call,
             first: id,
+            last: id,
             kernels: 1,
             time_ns: kernel.span.ns(),
         });

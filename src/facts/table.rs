@@ -427,9 +427,7 @@ impl<'a> FactTable<'a> {
                     self.launch_ns(*id) * part
                 });
                 AffectedTime {
-                    kernels: (chain.kernel_times.iter())
-                        .map(|(&(site, row), ns)| (Member::Kernel(site, row), *ns))
-                        .collect(),
+                    parts: chain.parts.clone(),
                     launch_ns: launches.sum(),
                     uncounted: chain.sites.keys().all(|id| self.is_search(*id)),
                     sites: sites_of(&chain.sites),

@@ -112,6 +112,9 @@ fn add(joined: &mut Joined, part: Finding) {
     for (site, ns) in part.covered {
         *better.covered.entry(site).or_default() += ns;
     }
+    for (site, covered) in part.parts {
+        better.parts.entry(site).or_default().add(&covered);
+    }
     better.sites = better.covered.keys().copied().collect();
     better.backward.extend(part.backward);
     better.backward.sort_unstable();

@@ -194,8 +194,11 @@ impl<'a> Claims<'a> {
             site.taken = site.taken.max(site.replaced);
             site.by = draft.rule;
         }
-        for (kernel, ns) in draft.matches.iter().flat_map(|m| &m.affected.kernels) {
-            *self.replaced_kernels.entry(*kernel).or_default() += ns;
+        for (&site, part) in draft.matches.iter().flat_map(|m| &m.affected.parts) {
+            for (&row, (_, ns)) in &part.kernels {
+                let kernel = Member::Kernel(site, row);
+                *self.replaced_kernels.entry(kernel).or_default() += ns;
+            }
         }
     }
 

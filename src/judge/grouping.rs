@@ -11,7 +11,7 @@ use super::resolve::FLOOR;
 use super::rule::{GroupBy, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
-use crate::facts::{AffectedTime, Answer, Member, MemberKind, Totals, Value};
+use crate::facts::{AffectedTime, Answer, Member, MemberKind, SitePart, Totals, Value};
 
 /// A finding before its position in the report is known.
 #[derive(Debug, Clone)]
@@ -286,6 +286,30 @@ pub(super) fn covered_sites(matches: &[Match]) -> BTreeMap<SiteId, f64> {
     sites
 }
 
+/// What matches cover of each site: whole sites, some of their kernels, or the calls of chains.
+pub(super) fn parts_of_sites(matches: &[Match]) -> BTreeMap<SiteId, SitePart> {
+    let mut sites: BTreeMap<SiteId, SitePart> = BTreeMap::new();
+    for matched in matches {
+        let affected = &matched.affected;
+        for site in &affected.sites {
+            let part = sites.entry(site.site).or_default();
+            match matched.member {
+                Member::Kernel(_, row) => {
+                    part.calls += affected.calls;
+                    part.add_kernel(row, affected.calls, affected.time_ns);
+                }
+                Member::Chain(_) => {
+                    if let Some(of_chain) = affected.parts.get(&site.site) {
+                        part.add(of_chain);
+                    }
+                }
+                _ => part.whole = true,
+            }
+        }
+    }
+    sites
+}
+
 /// One place, or the costliest and how many more.
 fn place(matches: &[Match], worst: String) -> String {
     let mut places: Vec<&str> = matches.iter().map(|p| p.affected.place.as_str()).collect();
@@ -340,4 +364,50 @@ fn settle(
     draft.severity = severity;
     draft.minor = minor;
     Some(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::AffectedSite;
+
+    fn matched(member: Member, calls: u64, time_ns: f64, parts: &[(SiteId, SitePart)]) -> Match {
+        let site = AffectedSite {
+            site: SiteId(0),
+            time_ns,
+            floor_ns: 0.0,
+            exposed_share: 1.0,
+            step_weight: None,
+        };
+        Match {
+            member,
+            affected: AffectedTime {
+                sites: vec![site],
+                parts: parts.iter().cloned().collect(),
+                calls,
+                time_ns,
+                ..AffectedTime::default()
+            },
+            saving: None,
+            launches: None,
+        }
+    }
+
+    #[test]
+    fn parts_of_a_site_are_its_kernels_the_calls_of_chains_or_all_of_it() {
+        let site = SiteId(0);
+        let of = |matches: &[Match]| parts_of_sites(matches).remove(&site).unwrap();
+        let kernel = |row| matched(Member::Kernel(site, row), 7, 70.0, &[]);
+        let mut part = SitePart::default();
+        part.calls = 14;
+        part.add_kernel(0, 7, 70.0);
+        part.add_kernel(2, 7, 70.0);
+        assert_eq!(of(&[kernel(0), kernel(2)]), part);
+        let chain = |i| matched(Member::Chain(i), 3, 30.0, &[(site, part.clone())]);
+        let mut both = part.clone();
+        both.add(&part);
+        assert_eq!(of(&[chain(0), chain(1)]), both);
+        let whole = matched(Member::Site(site), 9, 90.0, &[]);
+        assert!(of(&[kernel(0), whole]).whole);
+    }
 }

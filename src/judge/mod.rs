@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::glob::Glob;
 use crate::base::text::word;
 use crate::correlate::SiteId;
-use crate::facts::{Member, MemberKind};
+use crate::facts::{Member, MemberKind, SitePart};
 
 mod also_fixed;
 pub mod check;
@@ -192,6 +192,8 @@ pub struct Finding {
     pub sites: Vec<SiteId>,
     /// ns covered of each call site; a kernel or a chain counts as a part of its site.
     pub covered: BTreeMap<SiteId, f64>,
+    /// The calls and kernels covered of each call site. A site that is missing is covered as a whole.
+    pub parts: BTreeMap<SiteId, SitePart>,
     /// Call sites of the backward calls of the operators covered, which change with them. Known for
     /// chains only; sorted.
     pub backward: Vec<SiteId>,

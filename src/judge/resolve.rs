@@ -118,7 +118,7 @@ struct Covered {
 #[derive(Default)]
 struct ChainShares {
     sites: BTreeMap<SiteId, f64>,
-    /// The same per kernel, of the sites that have several.
+    /// The same per kernel.
     kernels: BTreeMap<Member, f64>,
 }
 
@@ -134,14 +134,7 @@ impl ChainShares {
 
     /// Whether chains take most of the time of a match.
     fn hold(&self, matched: &Match) -> bool {
-        // The only kernel of a site is not among the kernels.
-        if let Member::Kernel(site, _) = matched.member
-            && self
-                .kernels
-                .range(Member::kernels_of(site))
-                .next()
-                .is_some()
-        {
+        if matches!(matched.member, Member::Kernel(..)) {
             let share = self.kernels.get(&matched.member);
             return share.is_some_and(|share| *share > 0.5);
         }
@@ -164,8 +157,11 @@ impl Covered {
             for part in &matched.affected.sites {
                 *covered.by_chains.sites.entry(part.site).or_default() += part.time_ns;
             }
-            for (kernel, ns) in &matched.affected.kernels {
-                *covered.by_chains.kernels.entry(*kernel).or_default() += ns;
+            for (&site, part) in &matched.affected.parts {
+                for (&row, (_, ns)) in &part.kernels {
+                    let kernel = Member::Kernel(site, row);
+                    *covered.by_chains.kernels.entry(kernel).or_default() += ns;
+                }
             }
         }
         let share = |ns: f64, member: Member| {
@@ -664,6 +660,7 @@ fn finding(
         members: draft.matches.iter().map(|p| p.member).collect(),
         sites: covered.keys().copied().collect(),
         covered,
+        parts: super::grouping::parts_of_sites(&draft.matches),
         backward: backward(draft),
         replaces_work: rule.replaces_work,
         place: draft.place.clone(),
@@ -857,8 +854,5 @@ mod tests {
         }
         let held = [Member::Site(site), kernel(0), kernel(1)].map(|m| shares.hold(&matched(m)));
         assert_eq!(held, [true, true, false]);
-        // The only kernel of a site is as much theirs as the site.
-        shares.kernels.clear();
-        assert!(shares.hold(&matched(kernel(0))));
     }
 }

@@ -1,7 +1,6 @@
 //! The evidence of a finding: facts of its condition, operators, kernels and source lines.
 
 use indexmap::IndexMap;
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use super::build::label;
@@ -9,9 +8,9 @@ use super::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
 use crate::base::{DType, text, units};
-use crate::correlate::{Arg, ArgValue, OpArgs, Run, Site, SiteId, Tensor};
+use crate::correlate::{Arg, ArgValue, OpArgs, Run, Site, SiteKernel, Tensor};
 use crate::cost::{Costed, DecodedName};
-use crate::facts::Member;
+use crate::facts::SitePart;
 use crate::judge::Finding;
 
 /// Most operators and kernels per finding, also in JSON: a finding may cover thousands of sites.
@@ -27,53 +26,38 @@ const MAX_VALUE: usize = 120;
 struct Covered<'a> {
     site: &'a Site,
     decoded: &'a [Arc<DecodedName>],
-    /// Share of the site's time; the rest belongs to other kernels, or to calls outside the sequence.
-    part: f64,
-    /// Rows of the kernels that are covered; `None` for all.
-    rows: Option<FxHashSet<usize>>,
+    part: Option<&'a SitePart>,
 }
 
 impl Covered<'_> {
-    fn ns(&self, of: i64) -> i64 {
-        (of as f64 * self.part).round() as i64
+    /// Calls and their time. A call may run several of the kernels that are covered.
+    fn calls(&self) -> (u64, i64) {
+        let whole = (u64::from(self.site.calls), self.site.time_ns);
+        self.part.map_or(whole, |part| {
+            let ns: f64 = part.kernels.values().map(|(_, ns)| ns).sum();
+            (part.calls.min(whole.0), (ns.round() as i64).min(whole.1))
+        })
     }
 
-    /// A finding about kernels covers all their executions; a finding about a sequence covers calls
-    /// in proportion to its time.
-    fn count(&self, of: u64) -> u64 {
-        match self.rows {
-            Some(_) => of,
-            None => ((of as f64 * self.part).round() as u64).max(1),
-        }
+    /// Executions of a kernel and their time; `None` if none is covered.
+    fn kernel(&self, row: usize, kernel: &SiteKernel) -> Option<(u64, i64)> {
+        let whole = (u64::from(kernel.count), kernel.time_ns);
+        let Some(part) = self.part else {
+            return Some(whole);
+        };
+        let (count, ns) = part.kernels.get(&u32::try_from(row).ok()?)?;
+        Some(((*count).min(whole.0), (ns.round() as i64).min(whole.1)))
     }
 }
 
 /// The evidence of a finding.
 pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
-    let mut named: FxHashMap<SiteId, FxHashSet<usize>> = FxHashMap::default();
-    for member in &finding.members {
-        if let Member::Kernel(site, row) = member {
-            named.entry(*site).or_default().insert(*row as usize);
-        }
-    }
-    let sites: Vec<Covered<'_>> = finding
-        .sites
-        .iter()
+    let sites: Vec<Covered<'_>> = (finding.sites.iter())
         .filter_map(|id| {
-            let site = costed.run.sites.get(id.idx())?;
-            let part = finding
-                .covered
-                .get(id)
-                .map_or(1.0, |ns| ns / site.time_ns as f64);
             Some(Covered {
-                site,
+                site: costed.run.sites.get(id.idx())?,
                 decoded: costed.kernels.get(id.idx()).map_or(&[][..], |k| k),
-                part: if part.is_finite() {
-                    part.clamp(0.0, 1.0)
-                } else {
-                    1.0
-                },
-                rows: (!named.is_empty()).then(|| named.get(id).cloned().unwrap_or_default()),
+                part: finding.parts.get(id).filter(|part| !part.whole),
             })
         })
         .collect();
@@ -112,8 +96,9 @@ fn operators(run: &Run, sites: &[Covered<'_>]) -> Vec<OperatorUse> {
                 calls: 0,
                 time_ns: 0,
             });
-        entry.calls += covered.count(u64::from(site.calls));
-        entry.time_ns = (entry.time_ns).saturating_add(covered.ns(site.time_ns));
+        let (calls, ns) = covered.calls();
+        entry.calls += calls;
+        entry.time_ns = entry.time_ns.saturating_add(ns);
     }
     let mut uses: Vec<_> = uses.into_values().collect();
     uses.sort_by(|a, b| {
@@ -130,9 +115,9 @@ fn kernels(run: &Run, sites: &[Covered<'_>]) -> Vec<KernelUse> {
     let mut uses: IndexMap<String, KernelUse> = IndexMap::new();
     for covered in sites {
         for (i, kernel) in covered.site.kernels.iter().enumerate() {
-            if covered.rows.as_ref().is_some_and(|rows| !rows.contains(&i)) {
+            let Some((count, ns)) = covered.kernel(i, kernel) else {
                 continue;
-            }
+            };
             let decoded = covered.decoded.get(i);
             let name = kernel_name(run.profile.text(kernel.name), decoded.map(Arc::as_ref));
             let entry = uses.entry(name.clone()).or_insert_with(|| KernelUse {
@@ -141,11 +126,7 @@ fn kernels(run: &Run, sites: &[Covered<'_>]) -> Vec<KernelUse> {
                 count: 0,
                 time_ns: 0,
             });
-            entry.count += covered.count(u64::from(kernel.count));
-            let ns = match covered.rows {
-                Some(_) => kernel.time_ns,
-                None => covered.ns(kernel.time_ns),
-            };
+            entry.count += count;
             entry.time_ns = entry.time_ns.saturating_add(ns);
         }
     }
@@ -358,6 +339,39 @@ mod tests {
     use super::*;
 
     use crate::correlate::Arg;
+    use crate::correlate::testing::ProfileBuilder;
+
+    #[test]
+    fn a_part_of_a_site_has_its_own_counts_and_times() {
+        let mut b = ProfileBuilder::new();
+        for start in [1000, 2000, 3000] {
+            b.range("aten::mul", start, start + 500);
+            b.launch(start + 100);
+        }
+        let costed = crate::cost::estimate_costs(b.run(), None);
+        let site = &costed.run.sites[0];
+        let covered = |part| Covered {
+            site,
+            decoded: &[],
+            part,
+        };
+        let kernel = &site.kernels[0];
+        assert_eq!(covered(None).calls(), (3, 30));
+        assert_eq!(covered(None).kernel(0, kernel), Some((3, 30)));
+        let mut part = SitePart {
+            calls: 2,
+            ..SitePart::default()
+        };
+        part.add_kernel(0, 2, 20.0);
+        assert_eq!(covered(Some(&part)).calls(), (2, 20));
+        assert_eq!(covered(Some(&part)).kernel(0, kernel), Some((2, 20)));
+        assert_eq!(covered(Some(&part)).kernel(1, kernel), None);
+        // What two findings that became one both cover counts once.
+        let mut twice = part.clone();
+        twice.add(&part);
+        assert_eq!(covered(Some(&twice)).calls(), (3, 30));
+        assert_eq!(covered(Some(&twice)).kernel(0, kernel), Some((3, 30)));
+    }
 
     fn positional(value: ArgValue) -> Arg {
         Arg { name: None, value }

@@ -298,6 +298,7 @@ pub(crate) fn finding(site: SiteId, title: &str, place: &str, saving_ms: f64) ->
         members: vec![Member::Site(site)],
         sites: vec![site],
         covered: BTreeMap::new(),
+        parts: BTreeMap::new(),
         backward: Vec::new(),
         replaces_work: false,
         place: place.into(),

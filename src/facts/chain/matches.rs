@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::{Chain, Hit, Kind, Link, patterns, rope};
+use super::{Chain, Hit, Kind, Link, SitePart, patterns, rope};
 use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, Run, SiteId, SiteKernel};
 use crate::cost::{Costed, Dims, Family};
 use crate::gpu::Gpu;
+use crate::profile::Kernel;
 
 /// The chains recognized so far.
 pub(super) struct Matches<'r> {
@@ -90,9 +91,7 @@ impl<'r> Matches<'r> {
             .map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
         for link in &members {
-            if let Some(row) = kernel_row(self.costed, link) {
-                *chain.kernel_times.entry((link.site, row)).or_default() += link.time_ns as f64;
-            }
+            add_kernels(self.costed, link, chain.parts.entry(link.site).or_default());
         }
         let occurrence: f64 = members.iter().map(|link| link.time_ns as f64).sum();
         chain.slowest_ns = chain.slowest_ns.max(occurrence);
@@ -130,6 +129,7 @@ impl<'r> Matches<'r> {
             return;
         }
         let run = &self.costed.run;
+        let mut last = None;
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let call = link.op.and_then(|op| run.op_calls.get(op.idx()));
             let row = call.and_then(|call| forward.get(&call.forward?));
@@ -140,6 +140,13 @@ impl<'r> Matches<'r> {
                 chain.kernels += 1;
                 chain.time_ns += ns;
                 *chain.sites.entry(site).or_default() += ns;
+                let part = chain.parts.entry(site).or_default();
+                if last.replace((site, link.op)) != Some((site, link.op)) {
+                    part.calls += 1;
+                }
+                if let Some(row) = kernel_row(run, site, kernel) {
+                    part.add_kernel(row, 1, ns);
+                }
             }
         }
     }
@@ -193,7 +200,7 @@ impl<'r> Matches<'r> {
                 batch_statistics: None,
                 proved: true,
                 sites: BTreeMap::new(),
-                kernel_times: BTreeMap::new(),
+                parts: BTreeMap::new(),
                 backward: BTreeMap::new(),
             });
             chains.len() - 1
@@ -237,15 +244,29 @@ impl Matches<'_> {
     }
 }
 
-/// The row of a call's first kernel in its site; `None` if the site has no other kernel.
-fn kernel_row(costed: &Costed, link: &Link<'_>) -> Option<u32> {
-    let site = costed.run.sites.get(link.site.idx())?;
-    if site.kernels.len() < 2 {
-        return None;
+/// Adds a call and its kernels to the part of its site.
+fn add_kernels(costed: &Costed, link: &Link<'_>, part: &mut SitePart) {
+    let run = &costed.run;
+    part.calls += 1;
+    let ids = link.first.idx()..=link.last.idx();
+    let kernels = run.profile.kernels.get(ids.clone()).unwrap_or_default();
+    let links = run.links.get(ids).unwrap_or_default();
+    let of_call = links.first().and_then(|first| first.op);
+    for (kernel, other) in kernels.iter().zip(links) {
+        if other.op == of_call
+            && other.site == Some(link.site)
+            && let Some(row) = kernel_row(run, link.site, kernel)
+        {
+            part.add_kernel(row, 1, kernel.span.ns() as f64);
+        }
     }
-    let kernel = costed.run.profile.kernels.get(link.first.idx())?;
+}
+
+/// The row of a kernel in its site.
+fn kernel_row(run: &Run, site: SiteId, kernel: &Kernel) -> Option<u32> {
     let same = |k: &SiteKernel| (k.name, k.config) == (kernel.name, kernel.config);
-    u32::try_from(site.kernels.iter().position(same)?).ok()
+    let rows = &run.sites.get(site.idx())?.kernels;
+    u32::try_from(rows.iter().position(same)?).ok()
 }
 
 /// Whether the kernels of a batch norm gather statistics, or use stored ones. The names are those of

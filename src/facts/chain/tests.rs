@@ -25,6 +25,7 @@ fn doing(work: Work<'_>) -> Link<'_> {
         work: Box::leak(Box::new(work)),
         call: OpCallId(0),
         first: KernelId(0),
+        last: KernelId(0),
         time_ns: 1000,
         kernels: 1,
     }
@@ -707,4 +708,33 @@ fn a_fused_gelu_reads_and_writes_each_element_in_the_type_of_its_input() {
     let bytes = 2.0 * 2.0 * 1_048_576.0;
     let ns = bytes / gpu.bandwidth * 1e9 / gpu.reachable.memory;
     assert_eq!(recognized(&costed)[0].fused_ns, Some(ns));
+}
+
+#[test]
+fn a_chain_has_its_own_calls_and_kernels_of_sites_that_it_shares() {
+    use crate::correlate::testing::ProfileBuilder;
+    let mut b = ProfileBuilder::new();
+    // Without shapes all products of one name are one site. The last but one belongs to no norm.
+    let ops = "pow mean add rsqrt mul mul relu index mul index".split(' ');
+    for (start, op) in (1..).map(|i| i * 1000).zip(ops) {
+        b.range(&format!("aten::{op}"), start, start + 500);
+        b.launch(start + 100);
+        if start == 5000 {
+            let second = b.launch(start + 200);
+            b.profile.kernels[second].name = b.profile.strings.intern("helper");
+        }
+    }
+    let costed = crate::cost::estimate_costs(b.run(), None);
+    let chains = recognized(&costed);
+    let [norm] = chains.as_slice() else {
+        panic!("{chains:?}")
+    };
+    assert_eq!((norm.kind, norm.length), (Kind::Norm, 6));
+    let products = (norm.parts.iter()).find(|(site, _)| costed.run.sites[site.idx()].calls > 1);
+    let (site, part) = products.unwrap();
+    let site = &costed.run.sites[site.idx()];
+    let runs: Vec<u32> = site.kernels.iter().map(|k| k.count).collect();
+    assert_eq!((site.calls, runs), (3, vec![3, 1]));
+    let kernels = BTreeMap::from([(0, (2, 20.0)), (1, (1, 10.0))]);
+    assert_eq!((part.calls, &part.kernels), (2, &kernels));
 }
