@@ -36,6 +36,8 @@ impl Sign {
     const OPTIMIZER: Sign = Sign(1 << 7);
     /// The backward pass of embedding tables, which also updates them.
     const FUSED_UPDATE: Sign = Sign(1 << 8);
+    /// Checking whether compiled code is valid for a call.
+    const GUARDS: Sign = Sign(1 << 9);
 
     const fn and(self, other: Sign) -> Sign {
         Sign(self.0 | other.0)
@@ -75,6 +77,8 @@ const NAMES: &[(How, &str, Sign)] = &[
     (Begins, BUCKET_COPY, Sign::BUCKET_COPY),
     // torch/_dynamo/eval_frame.py, torch/csrc/dynamo/eval_frame.c
     (Begins, REGION, Sign::COMPILED),
+    // torch/csrc/dynamo/eval_frame_cpp.cpp
+    (Is, "TorchDynamo Cache Lookup", Sign::GUARDS),
     // torch/_functorch/_aot_autograd/runtime_wrappers.py; its backward is `CompiledFunctionBackward`
     (Contains, "CompiledFunction", Sign::COMPILED),
     // torch/nn/parallel/distributed.py
@@ -113,6 +117,8 @@ pub(super) struct FrameworkSigns {
     unused_searches: u64,
     unused_search_ns: f64,
     gloo_calls: u64,
+    guard_checks: u64,
+    guard_ns: f64,
     compiled: bool,
     /// Number of functions that `torch.compile` compiled and the capture ran; `None` if regions have no
     /// id.
@@ -210,6 +216,10 @@ impl FrameworkSigns {
             if sign.has(Sign::UNUSED_SEARCH) {
                 self.unused_searches += 1;
                 self.unused_search_ns += range.span.ns() as f64;
+            }
+            if sign.has(Sign::GUARDS) {
+                self.guard_checks += 1;
+                self.guard_ns += range.span.ns() as f64;
             }
             if sign.has(Sign::OPTIMIZER) {
                 optimizers.entry(range.thread).or_default().push(range.span);
@@ -472,6 +482,10 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// `run.compiled_share` of forward and backward work only, without the optimizer and collectives
     "run.compiled_model_share": DOUBLE =>
         |t| Answer::share(t.framework.compiled_model_ns, t.framework.model_ns),
+    /// How often Dynamo checked the guards of compiled code: once per call of it
+    "run.guard_checks": INT => |t| t.framework.guard_checks,
+    /// Host time in `run.guard_checks`
+    "run.guard_ns": DOUBLE => |t| t.framework.guard_ns,
     /// How often DDP searched the graph for parameters without a gradient, which it does for
     /// `find_unused_parameters=True`
     "run.unused_parameter_searches": INT => |t| t.framework.unused_searches,
