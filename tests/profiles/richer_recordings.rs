@@ -65,12 +65,6 @@ const EXCEPT: &[(&str, Lacks, &str, &str)] = &[
         "host/gpu-idle",
         "most of it is the data loader's; the rest has no name and is too little to be looked for",
     ),
-    (
-        "mfu_2gpu_before.sqlite",
-        Lacks::Nvtx,
-        "fusion/pointwise-chain",
-        "grids tell the sizes of tensors only where no operators are recorded",
-    ),
 ];
 
 struct Analysis {
