@@ -142,7 +142,7 @@ mod tests {
         let total = "536 function calls (530 primitive calls) in 0.149 seconds";
         let reduced = "   List reduced from 53 to 1 due to restriction <1>";
         let decode = ("decode".to_owned(), 20.0);
-        assert_eq!(own_times(total), [decode.clone()]);
+        assert_eq!(own_times(total), std::slice::from_ref(&decode));
         let rest = ("functions that the list leaves out".to_owned(), 129.0);
         assert_eq!(
             own_times(&format!("{total}\n\n{reduced}")),

@@ -398,8 +398,10 @@ mod tests {
         let site = SiteId(0);
         let of = |matches: &[Match]| parts_of_sites(matches).remove(&site).unwrap();
         let kernel = |row| matched(Member::Kernel(site, row), 7, 70.0, &[]);
-        let mut part = SitePart::default();
-        part.calls = 14;
+        let mut part = SitePart {
+            calls: 14,
+            ..SitePart::default()
+        };
         part.add_kernel(0, 7, 70.0);
         part.add_kernel(2, 7, 70.0);
         assert_eq!(of(&[kernel(0), kernel(2)]), part);
