@@ -295,9 +295,11 @@ pub struct AffectedSite {
     pub time_ns: f64,
     /// Reachable time in ns: savings never reduce the time below it. 0 if unknown.
     pub floor_ns: f64,
-    /// Share of the time during which nothing else ran on the device; only this part can shorten a
-    /// step.
+    /// Share of the time during which nothing else ran on the device: this part shortens a step.
     pub exposed_share: f64,
+    /// Share of the time during which only communication ran beside it: this part shortens a step as far as the step
+    /// does not wait for the communication.
+    pub beside_comm_share: f64,
     /// How far saved time shortens steps: less where late launches follow its kernels. `None` where that
     /// is unknown.
     pub step_weight: Option<StepWeight>,
@@ -335,6 +337,11 @@ pub struct Totals {
     pub idle_ns: f64,
     /// Exposed copies, summed over devices.
     pub copy_ns: f64,
+    /// Time in communication kernels, summed over devices.
+    pub comm_ns: f64,
+    /// What can be saved of computation beside communication before the steps wait for that, at most; summed over
+    /// devices.
+    pub comm_slack_ns: f64,
     /// Devices with work inside the window.
     pub devices: u32,
     /// Share of saved kernel time by which steps become shorter, 0 to 1: a faster kernel does not shorten

@@ -415,6 +415,8 @@ pub struct Site {
     pub time_ns: i64,
     /// The part of `time_ns` during which nothing else ran on the same device, in ns.
     pub exposed_ns: i64,
+    /// The part of `time_ns` during which only communication ran beside it, in ns; 0 for communication.
+    pub beside_comm_ns: i64,
     /// In order of time, largest first.
     pub kernels: Vec<SiteKernel>,
     /// Innermost user source line, when call stacks say.
@@ -436,6 +438,8 @@ pub struct SiteKernel {
     pub time_ns: i64,
     /// The part of `time_ns` during which nothing else ran on the same device, in ns.
     pub exposed_ns: i64,
+    /// As [`Site::beside_comm_ns`].
+    pub beside_comm_ns: i64,
     /// Shortest execution, in ns.
     pub min_ns: i64,
     /// Longest execution, in ns.
@@ -639,6 +643,8 @@ pub struct DeviceTimeline {
     pub exposed_copy_ns: i64,
     /// Time in communication kernels while no other kernel ran.
     pub exposed_comm_ns: i64,
+    /// How much can be saved of what is computed beside communication before the steps wait for that, at most.
+    pub comm_slack_ns: i64,
     /// Time in graph traces.
     pub graph_ns: i64,
     /// Idle intervals longer than 0 ns, in time order.
@@ -660,6 +666,7 @@ impl DeviceTimeline {
             comm_ns: 0,
             exposed_copy_ns: 0,
             exposed_comm_ns: 0,
+            comm_slack_ns: 0,
             graph_ns: 0,
             gaps: Vec::new(),
             end_thread: None,

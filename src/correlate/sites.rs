@@ -11,6 +11,7 @@ use super::model::{
     SiteId, SiteKernel, WithoutOperator,
 };
 use super::scope_query::Placement;
+use super::timeline::Exposed;
 use crate::profile::{ConfigId, Kernel, KernelId, Profile, StrId, Strings};
 
 /// The properties shared by the op calls of a site.
@@ -45,7 +46,7 @@ pub(crate) struct SiteInputs<'a> {
     pub arguments: &'a Arguments,
     pub labels: &'a Strings,
     /// Per kernel: the time in which nothing else ran, in ns.
-    pub exposed: &'a [i64],
+    pub exposed: &'a [Exposed],
     /// Per kernel: whether it counts.
     pub inside: &'a [bool],
     pub calls: &'a [OpCall],
@@ -231,6 +232,7 @@ impl SiteInputs<'_> {
             calls: 0,
             time_ns: 0,
             exposed_ns: 0,
+            beside_comm_ns: 0,
             kernels: Vec::new(),
             source_line: line.map(|l| self.labels.get(l).to_owned()),
             first: kernel,
@@ -243,9 +245,11 @@ impl SiteInputs<'_> {
         };
         // Each kernel without an operator counts as a separate call.
         let ns = row.span.ns();
-        let exposed = self.exposed.get(kernel.idx()).copied().unwrap_or(0);
+        let exposed = self.exposed.get(kernel.idx()).copied().unwrap_or_default();
+        let (exposed, beside_comm) = (exposed.alone_ns, exposed.beside_comm_ns);
         site.time_ns = site.time_ns.saturating_add(ns);
         site.exposed_ns = site.exposed_ns.saturating_add(exposed);
+        site.beside_comm_ns = site.beside_comm_ns.saturating_add(beside_comm);
         let at = rows.find(site, id, row).unwrap_or_else(|| {
             site.kernels.push(SiteKernel {
                 name: row.name,
@@ -253,6 +257,7 @@ impl SiteInputs<'_> {
                 count: 0,
                 time_ns: 0,
                 exposed_ns: 0,
+                beside_comm_ns: 0,
                 min_ns: i64::MAX,
                 max_ns: 0,
             });
@@ -262,6 +267,7 @@ impl SiteInputs<'_> {
             kernel.count = kernel.count.saturating_add(1);
             kernel.time_ns = kernel.time_ns.saturating_add(ns);
             kernel.exposed_ns = kernel.exposed_ns.saturating_add(exposed);
+            kernel.beside_comm_ns = kernel.beside_comm_ns.saturating_add(beside_comm);
             kernel.min_ns = kernel.min_ns.min(ns);
             kernel.max_ns = kernel.max_ns.max(ns);
         }

@@ -380,8 +380,10 @@ impl<'a> FactTable<'a> {
                 let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
                 let (place, layer) = self.whereabouts(id, placed);
                 let part = self.affected_site(id, Some(kernel.time_ns as f64));
+                let share = |ns: i64| ns as f64 / (kernel.time_ns as f64).max(1.0);
                 let part = part.map(|part| AffectedSite {
-                    exposed_share: kernel.exposed_ns as f64 / (kernel.time_ns as f64).max(1.0),
+                    exposed_share: share(kernel.exposed_ns),
+                    beside_comm_share: share(kernel.beside_comm_ns),
                     ..part
                 });
                 AffectedTime {
@@ -505,11 +507,8 @@ impl<'a> FactTable<'a> {
             site: id,
             time_ns,
             floor_ns,
-            exposed_share: if whole > 0.0 {
-                site.exposed_ns as f64 / whole
-            } else {
-                0.0
-            },
+            exposed_share: site.exposed_ns as f64 / whole.max(1.0),
+            beside_comm_share: site.beside_comm_ns as f64 / whole.max(1.0),
             step_weight: (self.site_weights.get(id.idx()).copied())
                 .or(self.totals.step_weight.map(StepWeight::exactly)),
         })
@@ -730,6 +729,8 @@ fn totals_of(run: &Run) -> Totals {
         late_launch_ns: late_gaps(run).map(|gap| gap.reliable_ns as f64).sum(),
         paced_by_workers: false,
         copy_ns: sum(|d| d.exposed_copy_ns),
+        comm_ns: sum(|d| d.comm_ns),
+        comm_slack_ns: sum(|d| d.comm_slack_ns),
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         step_weight: step_weight(devices),
     }

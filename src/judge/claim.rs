@@ -83,6 +83,9 @@ pub(super) struct Claims<'a> {
     /// The part of `fewer_launches` of savings whose lower end is 0.
     perhaps_fewer_launches: f64,
     copy: f64,
+    /// By how much steps become shorter by work of which some runs beside communication, and by that part of it.
+    computing: f64,
+    beside_comm: f64,
 }
 
 /// What has been claimed of one site, ns.
@@ -112,6 +115,8 @@ impl<'a> Claims<'a> {
             fewer_launches: 0.0,
             perhaps_fewer_launches: 0.0,
             copy: 0.0,
+            computing: 0.0,
+            beside_comm: 0.0,
         }
     }
 
@@ -347,9 +352,31 @@ impl<'a> Claims<'a> {
                 low: weight.low * affected.exposed_share,
                 high: weight.high * affected.exposed_share,
             });
-            taken.add(Taken::of(part, weight), 1.0);
+            let mut of_part = Taken::of(part, weight);
+            if let Some((step, weight)) = of_part.step.as_mut().zip(affected.step_weight) {
+                let beside = part * weight.high * affected.beside_comm_share;
+                step.high += self.claim_beside_communication(beside, step.high);
+            }
+            taken.add(of_part, 1.0);
         }
         self.gpu += taken.claimed;
+        taken
+    }
+
+    /// The part of what work saves `beside` communication that shortens steps at most: they do not become shorter than
+    /// the communication. `alone` is what the same work saves without any beside it.
+    fn claim_beside_communication(&mut self, beside: f64, alone: f64) -> f64 {
+        if beside <= 0.0 {
+            return 0.0;
+        }
+        self.computing += alone;
+        let totals = &self.totals;
+        let taken = beside
+            .min(totals.comm_slack_ns - self.beside_comm)
+            .min(totals.window_ns - totals.comm_ns - self.computing)
+            .max(0.0);
+        self.computing += taken;
+        self.beside_comm += taken;
         taken
     }
 
@@ -383,7 +410,7 @@ fn with_savings(draft: &FindingDraft) -> impl Iterator<Item = (&Match, Range)> {
 struct Taken {
     claimed: f64,
     /// The part by which steps become shorter: kernel time only as far as the GPU limits them there, and
-    /// as far as nothing else ran beside it. `None` where that is unknown.
+    /// as far as nothing else ran beside it, at most also beside communication. `None` where that is unknown.
     step: Option<Range>,
 }
 

@@ -837,6 +837,7 @@ mod tests {
                     time_ns: 1e3,
                     floor_ns: 0.0,
                     exposed_share: 1.0,
+                    beside_comm_share: 0.0,
                     step_weight: None,
                 }],
                 ..AffectedTime::default()

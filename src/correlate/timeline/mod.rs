@@ -15,6 +15,7 @@ use super::model::{
 use crate::profile::{CallId, DeviceId, ProcessId, Profile, Span};
 
 mod gaps;
+mod overlap;
 mod window_end;
 mod work;
 pub(crate) use gaps::{HOST_BUSY_NS, is_profilers_own};
@@ -32,12 +33,21 @@ mod tests;
 pub(crate) struct DeviceTimes {
     pub timeline: Timeline,
     pub window: Window,
-    /// Per kernel: ns during which nothing else ran on its device, inside the window.
-    pub exposed: Vec<i64>,
+    /// Per kernel: how long nothing else ran on its device, or only communication, inside the window.
+    pub exposed: Vec<Exposed>,
     /// Per kernel: counted in the window.
     pub inside: Vec<bool>,
     /// Gaps that are not analyzed because code was loaded.
     pub loads: Vec<Gap>,
+}
+
+/// What ran beside a kernel, in ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Exposed {
+    /// Nothing.
+    pub alone_ns: i64,
+    /// Only communication, where the kernel does not communicate itself.
+    pub beside_comm_ns: i64,
 }
 
 /// Computes window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
@@ -88,7 +98,7 @@ pub(crate) fn times(
     let mut times = DeviceTimes {
         timeline: Timeline::default(),
         window,
-        exposed: vec![0; profile.kernels.len()],
+        exposed: vec![Exposed::default(); profile.kernels.len()],
         inside,
         loads: Vec::new(),
     };
@@ -116,7 +126,7 @@ pub(crate) fn times(
     }
     for (time, inside) in times.exposed.iter_mut().zip(&times.inside) {
         if !inside {
-            *time = 0;
+            *time = Exposed::default();
         }
     }
     let mut setup = set_up(profile, &begins, times.window.span);
@@ -635,9 +645,13 @@ impl Running {
         .sum()
     }
 
+    fn computes(&self) -> bool {
+        self.kernels > 0 || self.graphs > 0
+    }
+
     /// Adds ns in which these items run to the times of a device.
     fn add_to(&self, device: &mut DeviceTimeline, ns: i64) {
-        let computing = self.kernels > 0 || self.graphs > 0;
+        let computing = self.computes();
         let communicating = self.communication > 0;
         let kernel = computing || communicating;
         let count = |sum: &mut i64, when: bool| {
@@ -652,6 +666,18 @@ impl Running {
         count(&mut device.graph_ns, self.graphs > 0);
         count(&mut device.exposed_copy_ns, self.copies > 0 && !kernel);
         count(&mut device.exposed_comm_ns, communicating && !computing);
+    }
+}
+
+impl Exposed {
+    /// Adds ns in which these items run.
+    fn add(&mut self, running: &Running, ns: i64) {
+        let others = running.total() - u64::from(running.communication);
+        match (running.total(), others) {
+            (1, _) => self.alone_ns = self.alone_ns.saturating_add(ns),
+            (_, 1) => self.beside_comm_ns = self.beside_comm_ns.saturating_add(ns),
+            _ => {}
+        }
     }
 }
 
@@ -721,14 +747,14 @@ struct Swept {
     loading: Vec<Gap>,
 }
 
-/// Walks over one device's items in time; adds to `exposed` what each kernel ran alone. `steps` is the
+/// Walks over one device's items in time; adds to `exposed` what ran beside each kernel. `steps` is the
 /// host time from the first to the last step.
 fn sweep(
     device: DeviceId,
     items: &[WorkItem],
     steps: Option<Span>,
     host: &gaps::HostIndex<'_>,
-    exposed: &mut [i64],
+    exposed: &mut [Exposed],
 ) -> Option<Swept> {
     let analysed = || items.iter().filter(|i| i.kind != WorkKind::Excluded);
     let first = analysed().map(|i| i.span.start).min()?;
@@ -742,8 +768,9 @@ fn sweep(
         gaps: Vec::with_capacity(items.len()),
         ..DeviceTimeline::empty(device, span)
     };
-    // Time in which exactly one item ran.
-    let mut alone = 0_i64;
+    // Time in which exactly one item ran, and in which one ran beside communication.
+    let mut past_sums = Exposed::default();
+    let mut slack = overlap::CommunicationSlack::default();
     let mut loading = Vec::new();
     let mut excluded: Vec<Span> = Vec::new();
     let mut exclude = |span: Span| match excluded.last_mut() {
@@ -759,9 +786,8 @@ fn sweep(
         };
         if past.ns() > 0 {
             running.add_to(&mut timeline, past.ns());
-            if running.total() == 1 {
-                alone = alone.saturating_add(past.ns());
-            }
+            slack.pass(running.computes(), running.communication > 0, past.ns());
+            past_sums.add(&running, past.ns());
             if running.total() == 0 {
                 if running.excluded > 0 {
                     exclude(past);
@@ -783,7 +809,11 @@ fn sweep(
         {
             // While this item runs, "exactly one runs" means that it runs alone.
             let sign = if edge.closes { 1 } else { -1 };
-            *time = time.saturating_add(sign * alone);
+            time.alone_ns = time.alone_ns.saturating_add(sign * past_sums.alone_ns);
+            if work.kind == WorkKind::Kernel {
+                let beside = sign * past_sums.beside_comm_ns;
+                time.beside_comm_ns = time.beside_comm_ns.saturating_add(beside);
+            }
         }
     }
     if now < span.end {
@@ -800,6 +830,7 @@ fn sweep(
             loading.push(gap);
         }
     }
+    timeline.comm_slack_ns = slack.ns();
     timeline.excluded = excluded;
     timeline.gaps.shrink_to_fit();
     Some(Swept { timeline, loading })

@@ -138,6 +138,25 @@ impl Bench {
     }
 }
 
+fn alone(times: &DeviceTimes) -> Vec<i64> {
+    times.exposed.iter().map(|e| e.alone_ns).collect()
+}
+
+#[test]
+fn computation_beside_nothing_but_communication_is_told_apart() {
+    let mut b = Bench::new(1);
+    b.kernel_on(0, "k", 0, 100, None);
+    b.kernel_on(0, "ncclDevKernel_AllReduce", 40, 90, None);
+    b.copy(80, 85, MemoryKind::Pinned, CopyKind::HtoD);
+    b.kernel_on(0, "k", 50, 60, None);
+    let beside: Vec<_> = (b.times().exposed.iter())
+        .map(|e| e.beside_comm_ns)
+        .collect();
+    // Without the 10 ns of the other kernel and the 5 ns of the copy.
+    assert_eq!(beside, [35, 0, 0]);
+    assert_eq!(b.device().comm_slack_ns, 10);
+}
+
 #[test]
 fn overlapping_work_is_counted_once() {
     let mut b = Bench::new(1);
@@ -161,7 +180,7 @@ fn overlapping_work_is_counted_once() {
             (span(500, 600), Some(KernelId(4)))
         ]
     );
-    assert_eq!(b.times().exposed, [50, 40, 100, 0, 10]);
+    assert_eq!(alone(&b.times()), [50, 40, 100, 0, 10]);
 }
 
 #[test]
@@ -186,7 +205,7 @@ fn devices_are_independent() {
         "a device that did nothing has no timeline"
     );
     assert_eq!(times.window.span, Some(span(0, 100)));
-    assert_eq!(times.exposed, [10, 95, 10]);
+    assert_eq!(alone(&times), [10, 95, 10]);
 }
 
 #[test]
@@ -303,7 +322,7 @@ fn excluded_work_is_outside_the_window() {
         .map(|e| (e.why, e.kernels, e.kernel_ns))
         .collect();
     assert_eq!(excluded, [(Exclusion::WarmUp, 2, 20)]);
-    assert_eq!(times.exposed, [0, 0, 10]);
+    assert_eq!(alone(&times), [0, 0, 10]);
 }
 
 #[test]
@@ -697,9 +716,9 @@ proptest::proptest! {
                 let [a, b] = pair else { continue };
                 proptest::prop_assert!(a.span.end <= b.span.start);
             }
-            let alone: i64 = times.exposed.iter().sum();
+            let alone: i64 = alone(&times).iter().sum();
             proptest::prop_assert!(alone <= d.kernel_ns);
-            proptest::prop_assert!(times.exposed.iter().all(|e| *e >= 0));
+            proptest::prop_assert!(times.exposed.iter().all(|e| e.alone_ns >= 0 && e.beside_comm_ns >= 0));
         }
     }
 }

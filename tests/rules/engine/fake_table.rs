@@ -123,6 +123,8 @@ impl Default for Fake {
                 window_ns: 2e6,
                 idle_ns: 1e6,
                 copy_ns: 1e5,
+                comm_ns: 0.0,
+                comm_slack_ns: 0.0,
                 devices: 1,
                 step_weight: Some(1.0),
                 reliable_idle_ns: 1e6,
@@ -152,6 +154,7 @@ impl Fake {
                 time_ns: time,
                 floor_ns: floor,
                 exposed_share: 1.0,
+            beside_comm_share: 0.0,
                 step_weight: None,
             }],
             calls: 10,
@@ -171,6 +174,7 @@ impl Fake {
             time_ns,
             floor_ns: 0.0,
             exposed_share: 1.0,
+            beside_comm_share: 0.0,
             step_weight: None,
         });
         let sites: Vec<AffectedSite> = parts.collect();
