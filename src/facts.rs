@@ -32,6 +32,7 @@ mod gpu;
 mod graphs;
 mod growing_cats;
 mod host;
+mod host_work;
 mod kernel;
 mod layer;
 mod loader_config;
@@ -212,6 +213,9 @@ pub struct AffectedTime {
     /// Idle time in which the GPU waited for late launches: of the kernels it covers, or all of it for a gap of
     /// that cause, ns.
     pub launch_ns: f64,
+    /// The part of its idle time in which the host catches up behind a wait, once it works again: without the wait it
+    /// works as long as before.
+    pub catch_up_ns: f64,
     /// The longest pauses of the host it covers, each in another place.
     pub long_gaps: Vec<LongGap>,
     /// Exposed copy time it covers, ns.
@@ -342,6 +346,9 @@ pub struct Totals {
     /// What can be saved of computation beside communication before the steps wait for that, at most; summed over
     /// devices.
     pub comm_slack_ns: f64,
+    /// The window without what the host works, summed over devices: nothing that leaves its work as it is shortens
+    /// steps by more. `None` where that is unknown.
+    pub host_slack_ns: Option<f64>,
     /// Devices with work inside the window.
     pub devices: u32,
     /// Share of saved kernel time by which steps become shorter, 0 to 1: a faster kernel does not shorten

@@ -73,6 +73,8 @@ pub(super) struct GapGroup {
     in_one_step: bool,
     /// The part before kernels of collectives and of the optimizer.
     beside_model_ns: f64,
+    /// The part behind waits in which the host had gone on to launch, but was not ahead again.
+    pub(super) catch_up_ns: f64,
     /// The part inside first calls of operators with their arguments, which later calls do not take.
     first_calls_ns: f64,
     /// What the launching threads did, and the part of that time that recording cannot explain.
@@ -114,6 +116,7 @@ struct Lengths {
     pauses: Vec<HostPause>,
     /// Time before kernels of collectives and of the optimizer.
     beside_model: i64,
+    catch_up: i64,
     first_calls: i64,
     /// Time per step that the work after the gap belongs to.
     steps: FxHashMap<Option<StepId>, i64>,
@@ -165,6 +168,7 @@ impl Lengths {
         self.at_end += other.at_end;
         self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
+        self.catch_up += other.catch_up;
         self.first_calls += other.first_calls;
         merge(&mut self.steps, other.steps);
         merge(&mut self.around, other.around);
@@ -265,6 +269,10 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             if site.is_some_and(|site| is_beside_model(costed, site)) {
                 lengths.beside_model += gap.reliable_ns;
             }
+            let behind_wait = matches!(gap.cause, GapCause::AfterSync | GapCause::BlockingCopy);
+            if behind_wait && !gap.after_wait {
+                lengths.catch_up += gap.reliable_ns;
+            }
             if first_shapes.explain(run, gap) {
                 lengths.first_calls += gap.reliable_ns;
             }
@@ -343,6 +351,7 @@ fn group(
         long_gaps,
         in_one_step,
         beside_model_ns: lengths.beside_model as f64,
+        catch_up_ns: lengths.catch_up as f64,
         first_calls_ns: lengths.first_calls as f64,
         host_reliable_share: lengths.host_reliable as f64 / lengths.host.ns.max(1) as f64,
         host: lengths.host,

@@ -23,6 +23,7 @@ use super::memory::MemoryUse;
 use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
+use super::host_work::HostWork;
 use super::same_kernels::SameKernels;
 use super::site::{SiteScope, Sites};
 use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
@@ -129,6 +130,7 @@ impl<'a> FactTable<'a> {
         let (mut equal_calls, mut worker_start) = (Vec::new(), None);
         let mut embedding_tables = EmbeddingTables::default();
         let (mut totals, mut launch_ns) = (Totals::default(), Vec::new());
+        let mut host_work = None;
         rayon::scope(|jobs| {
             // Spawned first, because it takes longest and recognizing chains may wait for it.
             jobs.spawn(|_| {
@@ -163,7 +165,9 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| step_stability = StepStability::of(costed));
             jobs.spawn(|_| totals = totals_of(run));
             jobs.spawn(|_| launch_ns = launch_ns_of(run));
+            jobs.spawn(|_| host_work = HostWork::of(run));
         });
+        totals.host_slack_ns = host_work.as_ref().and_then(|work| work.slack_ns);
         totals.paced_by_workers = gap::waits_for_workers_ns(&gaps) > PACED * totals.window_ns;
         let layers = layers(costed);
         let labels = labels(costed);
@@ -461,6 +465,7 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     idle_ns: group.time_ns,
                     launch_ns: if late { group.time_ns } else { 0.0 },
+                    catch_up_ns: group.catch_up_ns,
                     copy_ns: group.copy_ns,
                     long_gaps: group.long_gaps.clone(),
                     calls: group.count,
@@ -711,7 +716,7 @@ fn excludes(families: &[Family], family: Family) -> bool {
 /// Share of the window spent in waiting for worker processes from which these set the pace.
 const PACED: f64 = 0.1;
 
-/// The totals, without what is known of workers.
+/// The totals, without what is known of workers and of the host's work.
 fn totals_of(run: &Run) -> Totals {
     let devices = &run.timeline.devices;
     let sum = |field: fn(&crate::correlate::DeviceTimeline) -> i64| -> f64 {
@@ -731,6 +736,7 @@ fn totals_of(run: &Run) -> Totals {
         copy_ns: sum(|d| d.exposed_copy_ns),
         comm_ns: sum(|d| d.comm_ns),
         comm_slack_ns: sum(|d| d.comm_slack_ns),
+        host_slack_ns: None,
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         step_weight: step_weight(devices),
     }

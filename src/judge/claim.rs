@@ -86,6 +86,8 @@ pub(super) struct Claims<'a> {
     /// By how much steps become shorter by work of which some runs beside communication, and by that part of it.
     computing: f64,
     beside_comm: f64,
+    /// By how much the steps of a device become shorter while the host works as long as before.
+    beside_host: f64,
 }
 
 /// What has been claimed of one site, ns.
@@ -117,14 +119,15 @@ impl<'a> Claims<'a> {
             copy: 0.0,
             computing: 0.0,
             beside_comm: 0.0,
+            beside_host: 0.0,
         }
     }
 
     /// Claims the savings of the matches whose lower end is above 0; better findings must have claimed before.
-    /// `replaces`: whether the work goes away, so that its reachable time is no lower bound.
-    pub(super) fn claim(&mut self, draft: &FindingDraft, replaces: bool) -> Option<Saving> {
+    /// Work that the rule replaces goes away, so its reachable time is no lower bound.
+    pub(super) fn claim(&mut self, draft: &FindingDraft, rule: &Rule) -> Option<Saving> {
         let saving = draft.saving?;
-        let before = replaces.then(|| self.taken_before(draft));
+        let before = rule.replaces_work.then(|| self.taken_before(draft));
         let mut all = Taken::default();
         let mut low = Taken::default();
         for (matched, range) in with_savings(draft).filter(|(_, s)| s.low > 0.0) {
@@ -132,17 +135,46 @@ impl<'a> Claims<'a> {
             all.add(taken, 1.0);
             low.add(taken, range.low / range.high);
         }
-        let claimed_ns = all.claimed.min(saving.high);
+        let wanted = self.step_ns(all).map(|step| step.high);
+        let step_ns = wanted.map(|wanted| self.beside_host(draft, rule, wanted));
+        // The part of idle time that is left is a part of it, whatever the fix saves of it.
+        let left = match (draft.kind, wanted.zip(step_ns)) {
+            (SavingKind::Idle, Some((wanted, step_ns))) if wanted > 0.0 => step_ns / wanted,
+            _ => 1.0,
+        };
+        let claimed_ns = all.claimed.min(saving.high) * left;
+        let step_low_ns = self.step_ns(low).map(|step| step.low * left);
         Some(Saving {
             high_ns: saving.high,
             low_ns: saving.low,
             claimed_ns,
-            claimed_low_ns: low.claimed.min(claimed_ns),
+            claimed_low_ns: (low.claimed * left).min(claimed_ns),
             overlap_ns: saving.high - claimed_ns,
-            step_ns: self.step_ns(all).map(|step| step.high),
-            step_low_ns: self.step_ns(low).map(|step| step.low),
+            step_ns,
+            step_low_ns: step_low_ns.zip(step_ns).map(|(low, high)| low.min(high)),
             kind: draft.kind,
         })
+    }
+
+    /// The part of `wanted` by which the steps of a device become shorter: not more than the host waits, where it works
+    /// as long as before.
+    fn beside_host(&mut self, draft: &FindingDraft, rule: &Rule, wanted: f64) -> f64 {
+        let Some(slack) = self.totals.host_slack_ns else {
+            return wanted;
+        };
+        let limited = match draft.kind {
+            SavingKind::Gpu | SavingKind::Copy if rule.shortens_host() => 0.0,
+            SavingKind::Gpu | SavingKind::Copy => wanted,
+            SavingKind::Idle => {
+                let sum = |part: fn(&Match) -> f64| draft.matches.iter().map(part).sum::<f64>();
+                let idle = sum(|m| m.affected.idle_ns);
+                wanted * (sum(|m| m.affected.catch_up_ns) / idle.max(1.0)).min(1.0)
+            }
+        };
+        let left = slack / self.devices() - self.beside_host;
+        let taken = limited.min(left).max(0.0);
+        self.beside_host += taken;
+        wanted - limited + taken
     }
 
     /// Claims the savings of the matches whose lower end is 0; all findings must have claimed the others
@@ -150,10 +182,10 @@ impl<'a> Claims<'a> {
     pub(super) fn claim_uncertain(
         &mut self,
         draft: &FindingDraft,
-        replaces: bool,
+        rule: &Rule,
         saving: &mut Saving,
     ) {
-        let before = replaces.then(|| self.taken_before(draft));
+        let before = rule.replaces_work.then(|| self.taken_before(draft));
         let mut all = Taken::default();
         let fewer = self.fewer_launches;
         for (matched, _) in with_savings(draft).filter(|(_, s)| s.low <= 0.0) {
@@ -161,9 +193,13 @@ impl<'a> Claims<'a> {
         }
         self.perhaps_fewer_launches += self.fewer_launches - fewer;
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
+        let step = self.step_ns(all).map(|step| step.high);
+        let step = step.map(|wanted| self.beside_host(draft, rule, wanted));
+        saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step);
+        if let Some(step_ns) = saving.step_ns.filter(|_| draft.kind == SavingKind::Idle) {
+            saving.claimed_ns = saving.claimed_ns.min(step_ns * self.devices());
+        }
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
-        let step = self.step_ns(all);
-        saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step.high);
     }
 
     /// Takes from a finding that makes launches faster what others save of the same gaps with fewer launches;
@@ -389,9 +425,13 @@ impl<'a> Claims<'a> {
         taken
     }
 
+    fn devices(&self) -> f64 {
+        f64::from(self.totals.devices.max(1))
+    }
+
     /// Wall time per device.
     fn step_ns(&self, taken: Taken) -> Option<Range> {
-        let devices = f64::from(self.totals.devices.max(1));
+        let devices = self.devices();
         taken.step.map(|step| Range {
             low: step.low / devices,
             high: step.high / devices,

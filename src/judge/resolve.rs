@@ -332,16 +332,16 @@ impl Resolver<'_> {
             finding
                 .message
                 .extend(self.alternatives.remove(&draft.rule));
-            finding.saving = claims.claim(&draft, rule.replaces_work);
+            finding.saving = claims.claim(&draft, rule);
             if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals) {
                 claims.replace(&draft);
             }
-            findings.push((draft, rule.replaces_work, finding));
+            findings.push((draft, rule, finding));
         }
         // Savings whose lower end is 0 claim from what the others left.
-        for (draft, replaces, finding) in &mut findings {
+        for (draft, rule, finding) in &mut findings {
             if let Some(saving) = &mut finding.saving {
-                claims.claim_uncertain(draft, *replaces, saving);
+                claims.claim_uncertain(draft, rule, saving);
             }
         }
         for (draft, _, finding) in &mut findings {

@@ -125,6 +125,14 @@ impl Rule {
         }
     }
 
+    /// Whether the host has less to do after the fix, because there are fewer launches.
+    pub fn shortens_host(&self) -> bool {
+        let changes = |key: &str, value: &str| self.changes.get(key).is_some_and(|v| v == value);
+        self.launches_removed.is_some()
+            || changes("launches", "fewer")
+            || changes("fusion", "compile")
+    }
+
     /// The kind of time that `saving_ns` is.
     pub fn saving_kind(&self) -> SavingKind {
         self.saving_kind.unwrap_or(match self.for_each {

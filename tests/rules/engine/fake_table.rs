@@ -125,6 +125,7 @@ impl Default for Fake {
                 copy_ns: 1e5,
                 comm_ns: 0.0,
                 comm_slack_ns: 0.0,
+                host_slack_ns: None,
                 devices: 1,
                 step_weight: Some(1.0),
                 reliable_idle_ns: 1e6,

@@ -8,4 +8,5 @@ mod evaluation;
 mod fake_table;
 mod joined_findings;
 mod late_launches;
+mod limited_steps;
 mod loading;

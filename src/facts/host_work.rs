@@ -1,0 +1,192 @@
+//! What the host works without waiting for the GPU: however fast the GPU is, steps do not become shorter than that.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::correlate::{DeviceTimeline, GapCause, Run};
+use crate::profile::{ApiCall, ApiClass, DeviceId, ProcessId, Profile, Span, SpanSums};
+
+/// In a longer pause between two of its calls, a thread may wait for another one, in ns.
+const PAUSE_NS: i64 = 500_000;
+/// A longer call may wait for the GPU, even if it launches a kernel, in ns.
+const CALL_NS: i64 = 20_000;
+
+/// The work of the threads that launch kernels. What may be waiting is not part of it, so it is too little rather than
+/// too much.
+#[derive(Debug, Default)]
+pub(super) struct HostWork {
+    /// The analyzed time without the work of the host, summed over devices, in ns; `None` where several processes share
+    /// a device.
+    pub(super) slack_ns: Option<f64>,
+    /// Per kernel: the work since the call before its launch, with the launch, in ns. 0 in a CUDA graph.
+    pub(super) of_kernels: Vec<f64>,
+}
+
+impl HostWork {
+    /// `None` if no calls were recorded, or if recording them slowed the host so much that it says little.
+    pub(super) fn of(run: &Run) -> Option<HostWork> {
+        let profile = &run.profile;
+        if !profile.recorded.api_calls || run.unreliable_idle.is_some() {
+            return None;
+        }
+        let work = work_of_calls(profile);
+        let devices = run.timeline.devices.iter();
+        let processes = processes_of_devices(profile);
+        let slack = devices.map(|device| {
+            let process = processes.get(&device.device).copied().flatten()?;
+            Some(slack_ns(device, work_of_process(profile, &work, process)) as f64)
+        });
+        let kernels = profile.kernels.iter().zip(&run.links);
+        let of_kernels = kernels.map(|(kernel, link)| {
+            let launch = link.launch.filter(|_| kernel.captured.is_none());
+            let work = launch.and_then(|call| work.get(call.idx()));
+            work.map_or(0.0, |work| work.ns() as f64)
+        });
+        Some(HostWork {
+            slack_ns: slack.sum(),
+            of_kernels: of_kernels.collect(),
+        })
+    }
+}
+
+/// Per call: the work of its thread since its last call, with the call itself if it does not wait.
+fn work_of_calls(profile: &Profile) -> Vec<Span> {
+    // Per thread: when its last call ended, and whether that asked the GPU how far it is.
+    let mut last: FxHashMap<_, (i64, bool)> = FxHashMap::default();
+    let asks = |call: &ApiCall| profile.text(call.name).contains("Query");
+    let work = profile.calls.iter().map(|call| {
+        let is_query = asks(call);
+        let before = last.get(&call.thread).copied();
+        let ended = before.map_or(call.span.end, |(end, _)| end.max(call.span.end));
+        last.insert(call.thread, (ended, is_query));
+        let pause = before.filter(|(end, was_query)| {
+            !is_query && !was_query && (0..=PAUSE_NS).contains(&(call.span.start - end))
+        });
+        let may_wait = matches!(
+            call.class,
+            ApiClass::Sync | ApiClass::CopySync | ApiClass::CopyAsync
+        );
+        let short = !is_query && !may_wait && call.span.ns() <= CALL_NS;
+        Span {
+            start: pause.map_or(call.span.start, |(end, _)| end),
+            end: if short { call.span.end } else { call.span.start },
+        }
+    });
+    work.collect()
+}
+
+/// The process that runs kernels on each device; `None` where there are several.
+fn processes_of_devices(profile: &Profile) -> FxHashMap<DeviceId, Option<ProcessId>> {
+    let mut processes: FxHashMap<DeviceId, Option<ProcessId>> = FxHashMap::default();
+    for kernel in &profile.kernels {
+        let known = processes
+            .entry(kernel.device)
+            .or_insert(Some(kernel.process));
+        *known = known.filter(|process| *process == kernel.process);
+    }
+    processes
+}
+
+/// What the threads of a process that launch kernels work, in time order.
+fn work_of_process(profile: &Profile, work: &[Span], process: ProcessId) -> Vec<Span> {
+    let of_process = |call: &&ApiCall| {
+        let thread = profile.threads.get(call.thread.idx());
+        thread.is_some_and(|thread| thread.process == process)
+    };
+    let launches = |call: &&ApiCall| {
+        let class = call.class;
+        matches!(class, ApiClass::Launch | ApiClass::GraphLaunch) && of_process(call)
+    };
+    let launching: FxHashSet<_> = (profile.calls.iter().filter(launches))
+        .map(|call| call.thread)
+        .collect();
+    let calls = profile.calls.iter().zip(work);
+    let calls = calls.filter(|(call, work)| launching.contains(&call.thread) && work.ns() > 0);
+    Span::union(calls.map(|(_, work)| *work).collect())
+}
+
+/// The analyzed time of a device in which its host may wait for it.
+fn slack_ns(device: &DeviceTimeline, mut work: Vec<Span>) -> i64 {
+    // While the GPU idles and nothing is launched, the host does something else.
+    let busy_host = |cause: GapCause| {
+        matches!(
+            cause,
+            GapCause::HostLate | GapCause::HostBusy | GapCause::DataLoading
+        )
+    };
+    let gaps = device.gaps.iter().filter(|gap| busy_host(gap.cause));
+    work.extend(gaps.map(|gap| gap.span));
+    let work = SpanSums::of(Span::union(work).into_iter());
+    let excluded = device.excluded.iter().map(|span| work.ns_in(*span));
+    let excluded = excluded.fold(0, i64::saturating_add);
+    let works = work.ns_in(device.span).saturating_sub(excluded);
+    device.analysed_ns().saturating_sub(works).max(0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::profile::ThreadId;
+
+    /// Launches at these times; each call takes 5 us, its kernel begins 10 us after it and takes `kernel_us`.
+    fn launches(starts_us: &[i64], kernel_us: i64) -> ProfileBuilder {
+        let mut b = ProfileBuilder::new();
+        for start in starts_us {
+            let kernel = b.launch(start * 1_000);
+            let span = &mut b.profile.kernels[kernel].span;
+            span.start = (start + 10) * 1_000;
+            span.end = span.start + kernel_us * 1_000;
+            b.profile.calls.last_mut().unwrap().span.end = (start + 5) * 1_000;
+        }
+        b.profile.recorded.api_calls = true;
+        b
+    }
+
+    fn slack_us(b: ProfileBuilder) -> Option<f64> {
+        let work = HostWork::of(&b.run())?;
+        Some(work.slack_ns? / 1e3)
+    }
+
+    #[test]
+    fn time_from_call_to_call_is_work_of_the_host() {
+        let work = HostWork::of(&launches(&[0, 100], 100).run()).unwrap();
+        assert_eq!(work.of_kernels, [5e3, 100e3]);
+        // The GPU works from 10 to 210 us, the host until 105 us.
+        assert_eq!(work.slack_ns, Some(105e3));
+        // A launch comes late, and its kernel begins 10 us after it.
+        let late = HostWork::of(&launches(&[0, 100], 50).run()).unwrap();
+        assert_eq!(late.slack_ns, Some(50e3));
+    }
+
+    #[test]
+    fn what_may_be_waiting_is_not_work() {
+        // In a pause of more than 0.5 ms a thread may wait for another one.
+        assert_eq!(slack_us(launches(&[0, 505], 505)), Some(510.0));
+        assert_eq!(slack_us(launches(&[0, 506], 505)), Some(1_006.0));
+        // Calls of more than 20 us, those that wait however shortly, and those that ask how far the GPU is.
+        for (name, us, expected) in [
+            ("cudaMalloc", 20, 105.0),
+            ("cudaMalloc", 21, 126.0),
+            ("cudaStreamSynchronize", 5, 110.0),
+            ("cudaMemcpyAsync", 5, 110.0),
+            ("cudaEventQuery", 5, 195.0),
+        ] {
+            let mut b = launches(&[0, 100], 100);
+            b.call(ThreadId(0), name, 45_000, 0);
+            b.profile.calls.last_mut().unwrap().span.end += us * 1_000 - 1;
+            b.profile.calls.sort_by_key(|call| call.span.start);
+            assert_eq!(slack_us(b), Some(expected), "{name} {us}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_without_calls_or_with_two_processes_on_a_device() {
+        let mut b = launches(&[0, 30], 10);
+        b.profile.recorded.api_calls = false;
+        assert_eq!(slack_us(b), None);
+        let mut b = launches(&[0, 30], 10);
+        b.profile.kernels[1].process = ProcessId(1);
+        assert_eq!(slack_us(b), None);
+    }
+}
