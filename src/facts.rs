@@ -213,6 +213,8 @@ pub struct AffectedTime {
     /// Idle time in which the GPU waited for late launches: of the kernels it covers, or all of it for a gap of
     /// that cause, ns.
     pub launch_ns: f64,
+    /// What the host works for the launches of the kernels it covers, from call to call, in ns; 0 if unknown.
+    pub host_ns: f64,
     /// The part of its idle time in which the host catches up behind a wait, once it works again: without the wait it
     /// works as long as before.
     pub catch_up_ns: f64,

@@ -81,6 +81,9 @@ pub struct FactTable<'a> {
     pub(super) largest_label_ns: f64,
     /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
     launch_ns: Vec<f64>,
+    /// Per site: what the host works for the launches of its kernels, in ns.
+    host_ns: Vec<f64>,
+    host_work: Option<HostWork>,
     /// Per site: share of saved kernel time by which steps become shorter; empty where it is that of the
     /// run.
     site_weights: Vec<StepWeight>,
@@ -164,7 +167,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
             jobs.spawn(|_| step_stability = StepStability::of(costed));
             jobs.spawn(|_| totals = totals_of(run));
-            jobs.spawn(|_| launch_ns = launch_ns_of(run));
+            jobs.spawn(|_| launch_ns = of_sites(run, &launch_ns_of_kernels(run)));
             jobs.spawn(|_| host_work = HostWork::of(run));
         });
         totals.host_slack_ns = host_work.as_ref().and_then(|work| work.slack_ns);
@@ -200,6 +203,11 @@ impl<'a> FactTable<'a> {
             largest_label_ns: labels.values().copied().fold(0.0, f64::max),
             labels,
             launch_ns,
+            host_ns: match &host_work {
+                Some(work) => of_sites(run, &work.of_kernels),
+                None => Vec::new(),
+            },
+            host_work,
             site_weights,
         }
     }
@@ -219,17 +227,11 @@ impl<'a> FactTable<'a> {
             Some(late) => late.site_weights(run, &pairs.carry(&late.kernels)),
             None => Vec::new(),
         };
-        let mut launch_ns = vec![0.0; run.sites.len()];
-        for (link, ns) in run
-            .links
-            .iter()
-            .zip(pairs.carry(&launch_ns_of_kernels(of_light)))
-        {
-            if let Some(of_site) = link.site.and_then(|site| launch_ns.get_mut(site.idx())) {
-                *of_site += ns;
-            }
-        }
-        self.launch_ns = launch_ns;
+        self.launch_ns = of_sites(run, &pairs.carry(&launch_ns_of_kernels(of_light)));
+        self.host_ns = match &light.host_work {
+            Some(work) => of_sites(run, &pairs.carry(&work.of_kernels)),
+            None => Vec::new(),
+        };
         self.totals = Totals {
             gpu_busy_ns: self.totals.gpu_busy_ns,
             kernel_ns: self.totals.kernel_ns,
@@ -372,7 +374,8 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     uncounted: self.is_search(id),
                     sites: self.affected_site(id, None).into_iter().collect(),
-                    launch_ns: self.launch_ns(id),
+                    launch_ns: of_site(&self.launch_ns, id),
+                    host_ns: of_site(&self.host_ns, id),
                     calls: u64::from(site.calls),
                     time_ns: site.time_ns as f64,
                     place,
@@ -393,7 +396,8 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     uncounted: self.is_search(id),
                     sites: part.into_iter().collect(),
-                    launch_ns: self.kernel_launch_ns(id, kernel.count),
+                    launch_ns: self.of_kernel(&self.launch_ns, id, kernel.count),
+                    host_ns: self.of_kernel(&self.host_ns, id, kernel.count),
                     calls: u64::from(kernel.count),
                     time_ns: kernel.time_ns as f64,
                     place,
@@ -423,18 +427,17 @@ impl<'a> FactTable<'a> {
                         chain.direction.name()
                     )
                 };
-                let launches = chain.sites.iter().chain(&chain.backward).map(|(id, ns)| {
-                    let whole = run.sites.get(id.idx()).map_or(0.0, |s| s.time_ns as f64);
-                    let part = if whole > 0.0 {
-                        (ns / whole).min(1.0)
-                    } else {
-                        0.0
-                    };
-                    self.launch_ns(*id) * part
-                });
+                let sum = |of_sites: &[f64]| -> f64 {
+                    let parts = chain.sites.iter().chain(&chain.backward).map(|(id, ns)| {
+                        let whole = run.sites.get(id.idx()).map_or(0.0, |s| s.time_ns as f64);
+                        of_site(of_sites, *id) * (ns / whole.max(1.0)).min(1.0)
+                    });
+                    parts.sum()
+                };
                 AffectedTime {
                     parts: chain.parts.clone(),
-                    launch_ns: launches.sum(),
+                    launch_ns: sum(&self.launch_ns),
+                    host_ns: sum(&self.host_ns),
                     uncounted: chain.sites.keys().all(|id| self.is_search(*id)),
                     sites: sites_of(&chain.sites),
                     backward: sites_of(&chain.backward),
@@ -519,15 +522,11 @@ impl<'a> FactTable<'a> {
         })
     }
 
-    fn launch_ns(&self, id: SiteId) -> f64 {
-        self.launch_ns.get(id.idx()).copied().unwrap_or(0.0)
-    }
-
-    /// The part of a site's launch time for some of its kernels, by their number.
-    fn kernel_launch_ns(&self, id: SiteId, count: u32) -> f64 {
+    /// The part of a value of a site for some of its kernels, by their number.
+    fn of_kernel(&self, of_sites: &[f64], id: SiteId, count: u32) -> f64 {
         let kernels = self.costed.run.sites.get(id.idx());
         let all = kernels.map_or(0, |site| site.kernels.iter().map(|k| k.count).sum());
-        self.launch_ns(id) * f64::from(count) / f64::from(all.max(1))
+        of_site(of_sites, id) * f64::from(count) / f64::from(all.max(1))
     }
 
     fn layer_name(&self, id: SiteId) -> Option<String> {
@@ -713,6 +712,10 @@ fn excludes(families: &[Family], family: Family) -> bool {
     !families.is_empty() && !families.contains(&family)
 }
 
+fn of_site(of_sites: &[f64], id: SiteId) -> f64 {
+    of_sites.get(id.idx()).copied().unwrap_or(0.0)
+}
+
 /// Share of the window spent in waiting for worker processes from which these set the pace.
 const PACED: f64 = 0.1;
 
@@ -748,20 +751,18 @@ fn late_gaps(run: &Run) -> impl Iterator<Item = &Gap> {
     gaps.filter(|gap| gap.cause == GapCause::HostLate)
 }
 
-/// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
-fn launch_ns_of(run: &Run) -> Vec<f64> {
-    let mut times = vec![0.0; run.sites.len()];
-    for (kernel, ns) in before_launches(run) {
-        let link = run.links.get(kernel.idx());
-        let site = link.and_then(|link| link.site);
-        if let Some(time) = site.and_then(|site| times.get_mut(site.idx())) {
-            *time += ns;
+/// Per site: the sum over its kernels.
+fn of_sites(run: &Run, kernels: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; run.sites.len()];
+    for (link, ns) in run.links.iter().zip(kernels) {
+        if let Some(sum) = link.site.and_then(|site| sums.get_mut(site.idx())) {
+            *sum += ns;
         }
     }
-    times
+    sums
 }
 
-/// The same per kernel.
+/// Per kernel: idle time in which the GPU waited for its launch, in ns.
 fn launch_ns_of_kernels(run: &Run) -> Vec<f64> {
     let mut times = vec![0.0; run.profile.kernels.len()];
     for (kernel, ns) in before_launches(run) {

@@ -39,7 +39,14 @@ fn min_saving(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) 
     };
     let own = saving.low * confidence.get(draft.rule).map_or(0.0, |c| c.weight());
     let weight = match draft.kind {
-        SavingKind::Gpu => min_weight(totals, draft).unwrap_or(1.0),
+        SavingKind::Gpu => {
+            let weight = min_weight(totals, draft).unwrap_or(1.0);
+            let savings = draft.matches.iter().filter_map(|m| Some((m, m.saving?)));
+            let with_host = savings.filter(|(_, saving)| saving.high > 0.0).map(|(m, saving)| {
+                m.host_ns.min(saving.high) * saving.low / saving.high
+            });
+            weight.max(with_host.sum::<f64>() / saving.low.max(1.0))
+        }
         SavingKind::Copy => {
             let weights = draft.matches.iter().filter_map(|m| m.affected.copy_weight);
             weights.map(|weight| weight.low).fold(1.0, f64::min)
@@ -131,7 +138,10 @@ impl<'a> Claims<'a> {
         let mut all = Taken::default();
         let mut low = Taken::default();
         for (matched, range) in with_savings(draft).filter(|(_, s)| s.low > 0.0) {
-            let taken = self.claim_match(matched, draft.kind, before.as_ref());
+            let mut taken = self.claim_match(matched, draft.kind, before.as_ref());
+            if draft.kind == SavingKind::Gpu && !self.totals.paced_by_workers {
+                taken.with_host(matched.host_ns);
+            }
             all.add(taken, 1.0);
             low.add(taken, range.low / range.high);
         }
@@ -389,6 +399,7 @@ impl<'a> Claims<'a> {
                 high: weight.high * affected.exposed_share,
             });
             let mut of_part = Taken::of(part, weight);
+            of_part.alone *= affected.exposed_share;
             if let Some((step, weight)) = of_part.step.as_mut().zip(affected.step_weight) {
                 let beside = part * weight.high * affected.beside_comm_share;
                 step.high += self.claim_beside_communication(beside, step.high);
@@ -449,6 +460,8 @@ fn with_savings(draft: &FindingDraft) -> impl Iterator<Item = (&Match, Range)> {
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     claimed: f64,
+    /// The part during which nothing else ran.
+    alone: f64,
     /// The part by which steps become shorter: kernel time only as far as the GPU limits them there, and
     /// as far as nothing else ran beside it, at most also beside communication. `None` where that is unknown.
     step: Option<Range>,
@@ -464,6 +477,7 @@ impl Taken {
     fn of(ns: f64, weight: Option<StepWeight>) -> Taken {
         Taken {
             claimed: ns,
+            alone: ns,
             step: weight.map(|weight| Range {
                 low: ns * weight.low,
                 high: ns * weight.high,
@@ -471,8 +485,19 @@ impl Taken {
         }
     }
 
+    /// Host and GPU both need less time, by `host_ns` and by what is claimed. Whichever of the two the step waits for
+    /// when it comes to this work, it becomes shorter by the smaller of both at least.
+    fn with_host(&mut self, host_ns: f64) {
+        let least = host_ns.min(self.alone);
+        if let Some(step) = &mut self.step {
+            step.low = step.low.max(least);
+            step.high = step.high.max(least);
+        }
+    }
+
     fn add(&mut self, other: Taken, part: f64) {
         self.claimed += other.claimed * part;
+        self.alone += other.alone * part;
         let both = self.step.zip(other.step);
         self.step = both.map(|(sum, step)| Range {
             low: sum.low + step.low * part,

@@ -71,6 +71,8 @@ pub(super) struct Match {
     pub(super) saving: Option<Range>,
     /// The idle time that fewer launches save; `None` if the fix removes none.
     pub(super) launches: Option<Range>,
+    /// What the host works for the launches that the fix removes, in ns.
+    pub(super) host_ns: f64,
 }
 
 /// The ends of the saving of a match, ns: 0 <= `low` <= `high`.
@@ -165,11 +167,17 @@ impl RuleMatches {
                 let totals = input.totals();
                 let most = most(&affected, rule.saving_kind(), &totals);
                 let saving = saving(rule, &context, &mut self.faults);
-                let launches = launch_saving(rule, &affected, &context, &mut self.faults);
+                let removed = removed(rule, &context, &mut self.faults);
+                let launches = removed.map(|share| {
+                    let high = share * affected.launch_ns;
+                    let low = high * rule.min_fraction();
+                    Range { low, high }
+                });
                 self.matches.push(Match {
                     member,
                     saving: saving.map(|saving| saving.at_most(most)),
                     launches,
+                    host_ns: removed.unwrap_or(0.0) * affected.host_ns,
                     affected,
                 });
             }
@@ -232,24 +240,11 @@ pub(super) fn evaluate(
     })
 }
 
-/// The idle time that a matching member saves by the launches that the advice removes.
-fn launch_saving(
-    rule: &Rule,
-    affected: &AffectedTime,
-    context: &EvalContext<'_>,
-    faults: &mut Faults,
-) -> Option<Range> {
-    let share = number(
-        "launches_removed",
-        rule.launches_removed.as_ref()?,
-        context,
-        faults,
-    )?;
-    let high = share.min(1.0) * affected.launch_ns;
-    Some(Range {
-        low: high * rule.min_fraction(),
-        high,
-    })
+/// The share of the launches of a matching member that the advice removes; `None` if the rule states none.
+fn removed(rule: &Rule, context: &EvalContext<'_>, faults: &mut Faults) -> Option<f64> {
+    let share = rule.launches_removed.as_ref()?;
+    let share = number("launches_removed", share, context, faults)?;
+    Some(share.min(1.0))
 }
 
 /// The value of an expression of a rule, at least 0. A failure is noted.

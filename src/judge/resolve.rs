@@ -844,6 +844,7 @@ mod tests {
             },
             saving: None,
             launches: None,
+            host_ns: 0.0,
         };
         let mut shares = ChainShares::default();
         assert!(!shares.hold(&matched(Member::Site(site))));
