@@ -39,7 +39,7 @@ pub const FOUND: &[(&str, Type, &str)] = &[
     (
         "found.kernel_share",
         Type::DOUBLE,
-        "their kernel time as a share of all kernel time",
+        "their kernel time as a share of all kernel time; without communication, unless the rule is about it",
     ),
     (
         "found.saving_ns",

@@ -206,10 +206,13 @@ fn draft(
     );
     found.set("found.time_ns", double(time_ns));
     found.set("found.gpu_share", double(share));
-    found.set(
-        "found.kernel_share",
-        double(part(in_sites(&matches), totals.kernel_ns)),
-    );
+    // Collectives that wait for other ranks make nothing else less of the model's work.
+    let communication_ns = match rule.category() {
+        "communication" => 0.0,
+        _ => totals.comm_ns,
+    };
+    let kernel_share = part(in_sites(&matches), totals.kernel_ns - communication_ns);
+    found.set("found.kernel_share", double(kernel_share.min(1.0)));
     found.set(
         "found.idle_share",
         double(part(all(|s| s.idle_ns), totals.window_ns)),
