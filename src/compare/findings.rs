@@ -330,6 +330,7 @@ pub(super) fn by_place(a: &FindingReport, b: &FindingReport, summary: &Summary) 
     let standing = Standing {
         step_weight: summary.step_weight,
         devices: summary.devices,
+        window_ns: summary.device_window_ns as f64 / summary.devices.max(1) as f64,
     };
     let place = |finding: &FindingReport| Place::of(&counted(finding, summary), &standing);
     place(a)

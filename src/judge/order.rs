@@ -9,6 +9,10 @@ use crate::facts::Totals;
 /// of the saving is 0 or unknown: what takes half of the time ranks before a saving of at least 1 %.
 const UNCERTAIN: f64 = 0.1;
 
+/// The share of a step from which idle time that a fix saves for certain goes before kernel time where it is unknown how
+/// far that shortens steps.
+const CERTAIN: f64 = 0.05;
+
 /// What the order of findings depends on besides the findings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing {
@@ -16,6 +20,8 @@ pub(crate) struct Standing {
     pub(crate) step_weight: Option<f64>,
     /// Number of devices that the times of a finding are summed over.
     pub(crate) devices: u64,
+    /// Length of the window on each device, in ns.
+    pub(crate) window_ns: f64,
 }
 
 /// The figures of a finding that decide its position. Times in ns, summed over the window and the devices.
@@ -65,7 +71,8 @@ impl MinSaving {
 
 impl Place {
     /// The position of a finding: by the lower end of its saving, in wall time where that is known; where the host
-    /// limits the steps, idle time goes first. Idle time whose saving has the lower end 0 and work without an
+    /// limits the steps, idle time goes first; where that is unknown, idle time of which much is saved for certain.
+    /// Idle time whose saving has the lower end 0 and work without an
     /// estimate count by a part of their time. Then come other findings whose saving has the lower end 0, and
     /// those about the whole run without an estimate.
     pub(crate) fn of(finding: &FindingFigures, standing: &Standing) -> Place {
@@ -89,9 +96,13 @@ impl Place {
             }
             None => (3, 0.0, 0.0),
         };
+        let is_certain = standing.step_weight.is_none()
+            && finding.saving.is_some_and(|s| {
+                s.kind == SavingKind::Idle && s.low_ns / devices >= CERTAIN * standing.window_ns
+            });
         let confidence = finding.confidence.weight();
         Place {
-            tier,
+            tier: if is_certain { 0 } else { tier + 1 },
             saving: MinSaving {
                 wall: wall * confidence,
                 own: own * confidence,

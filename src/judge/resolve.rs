@@ -58,6 +58,7 @@ pub(super) fn resolve(
     let standing = Standing {
         step_weight: totals.step_weight,
         devices: totals.devices.into(),
+        window_ns: totals.window_ns / f64::from(totals.devices.max(1)),
     };
     let by_place = |a: &Finding, b: &Finding| {
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
