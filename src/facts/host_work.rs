@@ -68,7 +68,11 @@ fn work_of_calls(profile: &Profile) -> Vec<Span> {
         let short = !is_query && !may_wait && call.span.ns() <= CALL_NS;
         Span {
             start: pause.map_or(call.span.start, |(end, _)| end),
-            end: if short { call.span.end } else { call.span.start },
+            end: if short {
+                call.span.end
+            } else {
+                call.span.start
+            },
         }
     });
     work.collect()
@@ -127,7 +131,11 @@ fn slack_ns(device: &DeviceTimeline, mut work: Vec<Span>) -> i64 {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
+    use crate::facts::{FactTable, MemberKind};
     use crate::profile::ThreadId;
+
+    const MS: i64 = 1_000_000;
 
     /// Launches at these times; each call takes 5 us, its kernel begins 10 us after it and takes `kernel_us`.
     fn launches(starts_us: &[i64], kernel_us: i64) -> ProfileBuilder {
@@ -188,5 +196,70 @@ mod tests {
         let mut b = launches(&[0, 30], 10);
         b.profile.kernels[1].process = ProcessId(1);
         assert_eq!(slack_us(b), None);
+    }
+
+    fn launched(b: &mut ProfileBuilder, name: &str, time: i64) {
+        let kernel = b.launch(time);
+        b.profile.kernels[kernel].name = b.profile.strings.intern(name);
+    }
+
+    #[test]
+    fn the_work_of_the_host_is_that_of_the_light_recording() {
+        let recorded = |late: i64| {
+            let mut b = ProfileBuilder::new();
+            b.profile.recorded.api_calls = true;
+            for step in 0..4 {
+                let start = step * 10 * MS;
+                launched(&mut b, "early", start);
+                launched(&mut b, "late", start + late);
+            }
+            // The host works beside the first kernel of a step, not beside the second.
+            for kernel in &mut b.profile.kernels {
+                kernel.span.end = kernel.span.start + late / 2;
+            }
+            estimate_costs(b.run(), None)
+        };
+        let (light, detailed) = (recorded(100_000), recorded(200_000));
+        let of_light = FactTable::new(&light);
+        let timed = FactTable::new(&detailed).timed_by(&of_light);
+        let host_ns = |table: &FactTable<'_>| -> f64 {
+            let members = table.members(MemberKind::Site).into_iter();
+            let of_sites = members.map(|member| table.affected(member).host_ns);
+            of_sites.fold(0.0, f64::max)
+        };
+        assert_eq!(host_ns(&of_light), 4.0 * 100_000.0);
+        assert_eq!(host_ns(&FactTable::new(&detailed)), 4.0 * 200_000.0);
+        assert_eq!(host_ns(&timed), host_ns(&of_light));
+        let slack = |table: &FactTable<'_>| table.totals().host_slack_ns.unwrap();
+        assert!(slack(&FactTable::new(&detailed)) > slack(&of_light));
+        assert_eq!(slack(&timed), slack(&of_light));
+    }
+
+    #[test]
+    fn idle_time_behind_a_wait_is_told_from_that_of_catching_up() {
+        let mut b = ProfileBuilder::new();
+        for step in 0..3 {
+            let start = step * 10 * MS;
+            b.range(&format!("step {step}"), start, start + 10 * MS);
+            launched(&mut b, "short", start + 10_000);
+            launched(&mut b, "long", start + 500_000);
+            let span = &mut b.profile.kernels.last_mut().unwrap().span;
+            span.end = span.start + 9_400_000;
+            let end = span.end;
+            b.call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0);
+            b.profile.calls.last_mut().unwrap().span.end = end;
+        }
+        let costed = estimate_costs(b.run(), None);
+        let table = FactTable::new(&costed);
+        let gaps = table.members(MemberKind::Gap).into_iter();
+        let gaps: Vec<_> = (gaps.map(|gap| table.affected(gap)))
+            .filter(|gap| gap.catch_up_ns > 0.0)
+            .collect();
+        // In two steps a late launch follows the first kernel after the wait.
+        let [gap] = gaps.as_slice() else {
+            panic!("{gaps:?}")
+        };
+        assert_eq!(gap.catch_up_ns, 2.0 * (490_000.0 - 10.0));
+        assert!(gap.idle_ns > gap.catch_up_ns + 2.0 * 100_000.0);
     }
 }

@@ -42,9 +42,9 @@ fn min_saving(confidence: &[Confidence], totals: &Totals, draft: &FindingDraft) 
         SavingKind::Gpu => {
             let weight = min_weight(totals, draft).unwrap_or(1.0);
             let savings = draft.matches.iter().filter_map(|m| Some((m, m.saving?)));
-            let with_host = savings.filter(|(_, saving)| saving.high > 0.0).map(|(m, saving)| {
-                m.host_ns.min(saving.high) * saving.low / saving.high
-            });
+            let with_host = savings
+                .filter(|(_, saving)| saving.high > 0.0)
+                .map(|(m, saving)| m.host_ns.min(saving.high) * saving.low / saving.high);
             weight.max(with_host.sum::<f64>() / saving.low.max(1.0))
         }
         SavingKind::Copy => {

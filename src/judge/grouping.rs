@@ -380,6 +380,7 @@ mod tests {
             time_ns,
             floor_ns: 0.0,
             exposed_share: 1.0,
+            beside_comm_share: 0.0,
             step_weight: None,
         };
         Match {
@@ -393,6 +394,7 @@ mod tests {
             },
             saving: None,
             launches: None,
+            host_ns: 0.0,
         }
     }
 

@@ -130,6 +130,7 @@ impl Sample {
                     comm_ns: 0,
                     exposed_copy_ns: 0,
                     exposed_comm_ns: 0,
+                    comm_slack_ns: 0,
                     graph_ns: 0,
                     gaps: vec![],
                     end_thread: None,

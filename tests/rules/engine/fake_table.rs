@@ -155,7 +155,7 @@ impl Fake {
                 time_ns: time,
                 floor_ns: floor,
                 exposed_share: 1.0,
-            beside_comm_share: 0.0,
+                beside_comm_share: 0.0,
                 step_weight: None,
             }],
             calls: 10,
