@@ -1,6 +1,8 @@
 //! What a report opens with: what to do first, what it saves, and what then, in at most [`MAX_WORDS`]
 //! words, whatever the profile. Below it stand the figures.
 
+use indexmap::IndexMap;
+
 use super::basis::{Amount, Basis, Whole, amount};
 use super::narrative::{
     NO_WORK, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
@@ -615,33 +617,41 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
         );
         if let Some(rest_ns) = rest_ns(first, &report.summary) {
             let step = saving.step_low_ns.zip(saving.step_high_ns)?;
-            return Some(format!(
-                "Once finding {} is done, the {} may take as little as {}. Then {name} saves {} of it.",
-                first.number,
-                basis.whole,
-                ns(rest_ns),
-                ns_range(step.0, step.1)
-            ));
+            let least = format!("the {} may take as little as {}", basis.whole, ns(rest_ns));
+            let saves = format!("{name} saves {} of it", ns_range(step.0, step.1));
+            return Some((first.number, least, saves));
         }
         let step_high_ns = saving.step_high_ns.filter(|ns| *ns < ALL * high);
-        Some(match step_high_ns {
-            None => format!(
-                "Once finding {} is done, the GPU limits the {}. Then {name} saves {} {}.",
-                first.number,
-                basis.whole,
-                ns_range(low, high),
-                basis.of_gpu_time(),
+        let (limits, saves) = match step_high_ns {
+            None => (
+                "limits",
+                format!(
+                    "{name} saves {} {}",
+                    ns_range(low, high),
+                    basis.of_gpu_time()
+                ),
             ),
-            Some(step_high_ns) => format!(
-                "Once finding {} is done, the GPU may limit the {}. Then {name} saves up to {} of it.",
-                first.number,
-                basis.whole,
-                ns(step_high_ns)
+            Some(ns_high) => (
+                "may limit",
+                format!("{name} saves up to {} of it", ns(ns_high)),
             ),
-        })
+        };
+        Some((
+            first.number,
+            format!("the GPU {limits} the {}", basis.whole),
+            saves,
+        ))
     };
-    let later = report.findings.iter().chain(&report.minor);
-    let later = later.filter_map(note);
+    let mut later: IndexMap<(u64, String), Vec<String>> = IndexMap::new();
+    for (first, then, saves) in (report.findings.iter().chain(&report.minor)).filter_map(note) {
+        later.entry((first, then)).or_default().push(saves);
+    }
+    let later = later.into_iter().map(|((first, then), saves)| {
+        format!(
+            "Once finding {first} is done, {then}. Then {}.",
+            list(&saves)
+        )
+    });
     one_change(report).into_iter().chain(later).collect()
 }
 

@@ -614,6 +614,28 @@ fn what_counts_once_another_finding_is_done_is_said_below_the_list() {
 }
 
 #[test]
+fn findings_that_count_after_the_same_one_are_named_together() {
+    let mut s = sample();
+    for (layer, title) in [("norm", "Norms are slow"), ("act", "Activations are slow")] {
+        let site = s.site(layer, "layer_norm", 4.0, None);
+        s.finding(site, title, layer, 4.0);
+    }
+    let [first, rest @ ..] = s.results.findings.as_mut_slice() else {
+        panic!("three findings");
+    };
+    first.rule = "host/first".into();
+    for finding in rest {
+        finding.after = Some(first.rule.clone());
+    }
+    assert_eq!(
+        s.report().next_notes,
+        [
+            "Once finding 1 is done, the GPU limits the window. Then finding 2, \"Norms are slow\", saves 2.0 to 4.0 ms of GPU time and finding 3, \"Activations are slow\", saves 2.0 to 4.0 ms of GPU time."
+        ]
+    );
+}
+
+#[test]
 fn one_change_that_several_findings_ask_for_is_said_once() {
     let note = |fixes: [&str; 2]| {
         let mut s = sample();
