@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::range_paths::by_string;
 use crate::correlate::{DeviceTimeline, GapCause, Run};
 use crate::profile::{ApiCall, ApiClass, DeviceId, ProcessId, Profile, Span, SpanSums};
 
@@ -28,7 +29,7 @@ impl HostWork {
         if !profile.recorded.api_calls || run.unreliable_idle.is_some() {
             return None;
         }
-        let work = work_of_calls(profile);
+        let work = work_of_calls(run);
         let devices = run.timeline.devices.iter();
         let processes = processes_of_devices(profile);
         let slack = devices.map(|device| {
@@ -49,15 +50,19 @@ impl HostWork {
 }
 
 /// Per call: the work of its thread since its last call, with the call itself if it does not wait.
-fn work_of_calls(profile: &Profile) -> Vec<Span> {
-    // Per thread: when its last call ended, and whether that asked the GPU how far it is.
-    let mut last: FxHashMap<_, (i64, bool)> = FxHashMap::default();
-    let asks = |call: &ApiCall| profile.text(call.name).contains("Query");
+fn work_of_calls(run: &Run) -> Vec<Span> {
+    let profile = &run.profile;
+    // Whether a call of this name asks the GPU how far it is.
+    let asks = by_string(run, |name| name.contains("Query"));
+    // Per thread: when its last call ended, and whether that was such a call.
+    let mut last: Vec<Option<(i64, bool)>> = vec![None; profile.threads.len()];
     let work = profile.calls.iter().map(|call| {
-        let is_query = asks(call);
-        let before = last.get(&call.thread).copied();
+        let is_query = asks.get(call.name.idx()) == Some(&true);
+        let before = last.get(call.thread.idx()).copied().flatten();
         let ended = before.map_or(call.span.end, |(end, _)| end.max(call.span.end));
-        last.insert(call.thread, (ended, is_query));
+        if let Some(last) = last.get_mut(call.thread.idx()) {
+            *last = Some((ended, is_query));
+        }
         let pause = before.filter(|(end, was_query)| {
             !is_query && !was_query && (0..=PAUSE_NS).contains(&(call.span.start - end))
         });
