@@ -395,7 +395,7 @@ pub(super) fn norm(finding: &FindingReport, calls: &[Call]) -> Filled {
         return Err("the profile does not have the shape of what is normalized");
     };
     // The rule has looked at all operators, of which the report has three, and chosen its advice accordingly.
-    let has_mean = finding.fix.contains("this is a layer norm")
+    let has_mean = finding.fix.contains("The mean is subtracted")
         || calls
             .iter()
             .any(|call| matches!(call.operator.as_str(), "sub" | "rsub"));

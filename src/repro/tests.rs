@@ -201,7 +201,7 @@ fn words_of_rules_that_decide_about_scripts_exist() {
     let texts = || norm.fixes.iter().map(|fix| fix.text.source.as_str());
     assert_eq!(
         texts()
-            .filter(|text| text.contains("this is a layer norm"))
+            .filter(|text| text.contains("The mean is subtracted"))
             .count(),
         1
     );
