@@ -66,10 +66,7 @@ fn work_of_calls(run: &Run) -> Vec<Span> {
         let pause = before.filter(|(end, was_query)| {
             !is_query && !was_query && (0..=PAUSE_NS).contains(&(call.span.start - end))
         });
-        let may_wait = matches!(
-            call.class,
-            ApiClass::Sync | ApiClass::CopySync | ApiClass::CopyAsync
-        );
+        let may_wait = matches!(call.class, ApiClass::Sync | ApiClass::CopySync);
         let short = !is_query && !may_wait && call.span.ns() <= CALL_NS;
         Span {
             start: pause.map_or(call.span.start, |(end, _)| end),
@@ -182,7 +179,8 @@ mod tests {
             ("cudaMalloc", 20, 105.0),
             ("cudaMalloc", 21, 126.0),
             ("cudaStreamSynchronize", 5, 110.0),
-            ("cudaMemcpyAsync", 5, 110.0),
+            ("cudaMemcpy", 5, 110.0),
+            ("cudaMemcpyAsync", 5, 105.0),
             ("cudaEventQuery", 5, 195.0),
         ] {
             let mut b = launches(&[0, 100], 100);

@@ -93,9 +93,14 @@ pub(super) struct Claims<'a> {
     /// By how much steps become shorter by work of which some runs beside communication, and by that part of it.
     computing: f64,
     beside_comm: f64,
-    /// By how much the steps of a device become shorter while the host works as long as before.
+    /// By how much the steps of a device become shorter while the host works as long as before: at most, and at
+    /// least.
     beside_host: f64,
+    beside_host_low: f64,
 }
+
+/// Share of the time in which the host may wait for the GPU that it waits for certain.
+const SURELY_WAITS: f64 = 0.8;
 
 /// What has been claimed of one site, ns.
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,6 +132,7 @@ impl<'a> Claims<'a> {
             computing: 0.0,
             beside_comm: 0.0,
             beside_host: 0.0,
+            beside_host_low: 0.0,
         }
     }
 
@@ -146,7 +152,7 @@ impl<'a> Claims<'a> {
             low.add(taken, range.low / range.high);
         }
         let wanted = self.step_ns(all).map(|step| step.high);
-        let step_ns = wanted.map(|wanted| self.beside_host(draft, rule, wanted));
+        let step_ns = wanted.map(|wanted| self.beside_host(draft, rule, wanted, false));
         // The part of idle time that is left is a part of it, whatever the fix saves of it.
         let left = match (draft.kind, wanted.zip(step_ns)) {
             (SavingKind::Idle, Some((wanted, step_ns))) if wanted > 0.0 => step_ns / wanted,
@@ -154,6 +160,9 @@ impl<'a> Claims<'a> {
         };
         let claimed_ns = all.claimed.min(saving.high) * left;
         let step_low_ns = self.step_ns(low).map(|step| step.low * left);
+        let step_low_ns = step_low_ns.map(|low| self.beside_host(draft, rule, low, true));
+        // What better findings may save, they may also not save.
+        let step_ns = step_ns.map(|high| high.max(step_low_ns.unwrap_or(0.0)));
         Some(Saving {
             high_ns: saving.high,
             low_ns: saving.low,
@@ -161,14 +170,20 @@ impl<'a> Claims<'a> {
             claimed_low_ns: (low.claimed * left).min(claimed_ns),
             overlap_ns: saving.high - claimed_ns,
             step_ns,
-            step_low_ns: step_low_ns.zip(step_ns).map(|(low, high)| low.min(high)),
+            step_low_ns,
             kind: draft.kind,
         })
     }
 
-    /// The part of `wanted` by which the steps of a device become shorter: not more than the host waits, where it works
-    /// as long as before.
-    fn beside_host(&mut self, draft: &FindingDraft, rule: &Rule, wanted: f64) -> f64 {
+    /// The part of `wanted` by which the steps of a device become shorter, at most or for `certain`: not more than the
+    /// host waits, where it works as long as before.
+    fn beside_host(
+        &mut self,
+        draft: &FindingDraft,
+        rule: &Rule,
+        wanted: f64,
+        certain: bool,
+    ) -> f64 {
         let Some(slack) = self.totals.host_slack_ns else {
             return wanted;
         };
@@ -181,9 +196,14 @@ impl<'a> Claims<'a> {
                 wanted * (sum(|m| m.affected.catch_up_ns) / idle.max(1.0)).min(1.0)
             }
         };
-        let left = slack / self.devices() - self.beside_host;
+        let devices = self.devices();
+        let (before, share) = match certain {
+            true => (&mut self.beside_host_low, SURELY_WAITS),
+            false => (&mut self.beside_host, 1.0),
+        };
+        let left = slack * share / devices - *before;
         let taken = limited.min(left).max(0.0);
-        self.beside_host += taken;
+        *before += taken;
         wanted - limited + taken
     }
 
@@ -204,7 +224,7 @@ impl<'a> Claims<'a> {
         self.perhaps_fewer_launches += self.fewer_launches - fewer;
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
         let step = self.step_ns(all).map(|step| step.high);
-        let step = step.map(|wanted| self.beside_host(draft, rule, wanted));
+        let step = step.map(|wanted| self.beside_host(draft, rule, wanted, false));
         saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step);
         if let Some(step_ns) = saving.step_ns.filter(|_| draft.kind == SavingKind::Idle) {
             saving.claimed_ns = saving.claimed_ns.min(step_ns * self.devices());

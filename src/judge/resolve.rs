@@ -576,6 +576,9 @@ fn reduces_launches(finding: &Finding) -> bool {
     (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
 }
 
+/// Largest share where only the upper ends of the savings let the GPU limit the steps.
+const PERHAPS: f64 = 0.9;
+
 /// The position of the first finding above the floor that reduces launches, and the share of kernel time by which steps
 /// become shorter afterwards: all of it if the idle time that the findings save at least lets the GPU limit the steps,
 /// else as far as what they save at most does.
@@ -594,7 +597,7 @@ fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<(usize
     let at_least = busy_then(idle().map(|saving| saving.claimed_low_ns).sum());
     let weight = match at_least >= GPU_LIMITS {
         true => 1.0,
-        false => busy_weight(busy_then(idle().map(|saving| saving.claimed_ns).sum())),
+        false => busy_weight(busy_then(idle().map(|saving| saving.claimed_ns).sum())).min(PERHAPS),
     };
     first.filter(|_| weight > 0.0).map(|first| (first, weight))
 }

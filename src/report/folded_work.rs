@@ -4,7 +4,9 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use super::build::LONG;
 use super::{Report, SiteRow};
+use crate::cost::{Bound, Family};
 
 /// The same work in all layers of a pattern.
 #[derive(Debug, Serialize)]
@@ -27,6 +29,17 @@ pub(super) struct WorkRow<'a> {
     pub bound: Option<&'a str>,
 }
 
+/// The time that the same work in several layers is compared with; `None` unless it is known in each. What latency
+/// bounds is compared as a whole.
+fn compared_ns(sites: &[&SiteRow], time_ns: i64) -> Option<f64> {
+    let latency = |s: &&SiteRow| s.latency_bound() && s.family != Family::Rnn.name();
+    if !sites.iter().all(latency) {
+        return sites.iter().map(|s| s.compared_ns()).sum();
+    }
+    let shortest: Option<f64> = sites.iter().map(|s| s.reachable_ns).sum();
+    shortest.filter(|shortest| time_ns as f64 >= LONG * shortest)
+}
+
 /// The rows with the longest time.
 pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
     let mut same: IndexMap<_, Vec<&SiteRow>> = IndexMap::new();
@@ -45,8 +58,12 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
             let time_ns = sites
                 .iter()
                 .fold(0_i64, |sum, s| sum.saturating_add(s.time_ns));
-            let ideal: Option<f64> = sites.iter().map(|s| s.compared_ns()).sum();
-            let bound = sites.first().and_then(|s| s.limit());
+            let ideal = compared_ns(&sites, time_ns);
+            let explains = |bound: &&str| *bound != Bound::Latency.name() || ideal.is_none();
+            let bound = sites
+                .first()
+                .and_then(|s| s.bound.as_deref())
+                .filter(explains);
             WorkRow {
                 layer: match names.as_slice() {
                     [only] => Some(only),
@@ -63,7 +80,7 @@ pub(super) fn rows(report: &Report, most: usize) -> Vec<WorkRow<'_>> {
                 share: sites.iter().map(|s| s.share).sum::<f64>().min(1.0),
                 at_least: sites.iter().any(|s| s.slowdown_at_least),
                 slowdown: ideal.filter(|ns| *ns > 0.0).map(|ns| time_ns as f64 / ns),
-                bound: bound.filter(|b| sites.iter().all(|s| s.limit() == Some(b))),
+                bound: bound.filter(|b| sites.iter().all(|s| s.bound.as_deref() == Some(b))),
             }
         })
         .collect();

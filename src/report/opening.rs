@@ -580,6 +580,7 @@ fn one_change(report: &Report) -> Option<String> {
     let compiles = |f: &&FindingReport| {
         f.changes.get("fusion").is_some_and(|way| way == "compile")
             && f.fix.contains("torch.compile(")
+            && f.saving.is_some()
     };
     let findings: Vec<&FindingReport> = report.findings.iter().filter(compiles).collect();
     if findings.len() < 2 {

@@ -83,7 +83,7 @@ pub struct SiteRow {
 
 impl SiteRow {
     /// Whether latency bounds the ideal time.
-    fn latency_bound(&self) -> bool {
+    pub(super) fn latency_bound(&self) -> bool {
         self.bound.as_deref() == Some(Bound::Latency.name())
     }
 
@@ -95,12 +95,6 @@ impl SiteRow {
         } else {
             self.best_ideal_ns
         }
-    }
-
-    /// What limits the work as measured: latency does not where the work is slow even so.
-    pub(super) fn limit(&self) -> Option<&str> {
-        let explains = !(self.latency_bound() && self.slowdown.is_some());
-        self.bound.as_deref().filter(|_| explains)
     }
 }
 

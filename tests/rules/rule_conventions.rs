@@ -14,6 +14,10 @@ const JUDGED_ANYWAY: &[(&str, &str)] = &[
         "asks for the operator with `has`: pauses without one count where they are a large part of the window",
     ),
     (
+        "host/pipeline-preprocessing",
+        "asks for the function with `has`: only a pause in one that prepares inputs counts",
+    ),
+    (
         "layers/attention-math-backend",
         "asks for the width of the scores with `has`: without shapes the kernels still show it",
     ),

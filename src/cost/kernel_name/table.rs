@@ -50,7 +50,7 @@ const HELPERS: &[Row] = {
             "layout: permutation",
         ),
         (Starts, "genericreformat", Layout, "layout: reformat"),
-        (Starts, "batched_transpose", Layout, "layout: transpose"),
+        (Starts, "batched_transpose_", Layout, "layout: transpose"),
         (Starts, "transpose_nchw2", Layout, "layout: transpose"),
         (Starts, "transpose_cnhw2", Layout, "layout: transpose"),
         (Starts, "tensortransform", Layout, "layout: transform"),
