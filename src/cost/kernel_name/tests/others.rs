@@ -221,6 +221,8 @@ void nhwcToNchwKernel<float, float, float, true, false, (cudnnKernelDataType_t)0
     layout no fp32 helper | layout: NHWC -> NCHW
 batched_transpose_16x32_half
     layout no helper
+void cuda::batched_transpose<512, 128, 1, 1>(unsigned char const*, unsigned char*, unsigned long)
+    copy no
 transpose_CNHW2NCHW_V2_2D_WG_off64
     layout no helper
 SubTensorOpWithCastTensor1d
