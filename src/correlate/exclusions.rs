@@ -140,7 +140,8 @@ fn before_warm_up(steps: &Steps, launched: &[Launched]) -> Option<Span> {
 }
 
 /// Marks leading steps as warm-up that take far longer than the others, or longer because they alone allocate
-/// memory, if they do the same work, or if code was loaded in them. A step that has more to do, such as the prefill of a served model, stays.
+/// memory, if they do the same work, or if code was loaded in them. A step that has more to do, such as the prefill of
+/// a served model, stays.
 fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launched]) -> Vec<Span> {
     let analysed: Vec<usize> = (steps.steps.iter().enumerate())
         .filter(|(_, step)| !step.warmup)

@@ -67,6 +67,7 @@ pub(crate) use profiler_overhead::waited_share;
 pub use pruning::UnneededRanges;
 pub(crate) use python_frame::{PythonFrame, function_in, readable_name};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};
+pub(crate) use range_syntax::EVALUATES;
 use scope_tree::ScopeTree;
 pub use serving_batch::{Requests, ServingBatch};
 pub(crate) use sites::compare_kernels;

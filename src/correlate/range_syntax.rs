@@ -362,10 +362,13 @@ pub(super) struct AutogradName<'a> {
     pub(super) own: bool,
 }
 
+/// Begins the range in which the engine of autograd runs a node (torch/csrc/autograd/engine.cpp).
+pub(crate) const EVALUATES: &str = "autograd::engine::evaluate_function: ";
+
 /// A node of the autograd graph: `AddmmBackward0`, with or without the engine's own range around
 /// it, and the nodes that do not end in `Backward`.
 pub(super) fn autograd(text: &str) -> Option<AutogradName<'_>> {
-    let inner = text.strip_prefix("autograd::engine::evaluate_function: ");
+    let inner = text.strip_prefix(EVALUATES);
     let full = inner.unwrap_or(text);
     let full = full.strip_prefix("struct ").unwrap_or(full);
     if let Some(function) = cpp_function(full) {

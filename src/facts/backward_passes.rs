@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::range_paths::by_string;
-use crate::correlate::Run;
+use crate::correlate::{EVALUATES, Run};
 use crate::profile::{ProcessId, SerialNumber, ThreadId};
-
-/// Begins the range of a node that autograd runs (torch/csrc/autograd/engine.cpp).
-const NODE: &str = "autograd::engine::evaluate_function: ";
 
 /// The backward passes of one thread so far.
 #[derive(Debug, Default)]
@@ -27,7 +24,7 @@ struct Passes {
 /// forward pass counts up. A node with a higher number than all before belongs to a new forward pass. A
 /// process has a thread per GPU; each runs a part of every pass.
 pub(super) fn count(run: &Run) -> u64 {
-    let is_node = by_string(run, |text| text.starts_with(NODE));
+    let is_node = by_string(run, |text| text.starts_with(EVALUATES));
     if !is_node.contains(&true) {
         return 0;
     }
@@ -63,7 +60,7 @@ mod tests {
 
     /// A node of autograd with its sequence number.
     fn node(profile: &mut ProfileBuilder, thread: ThreadId, number: u64, start: i64, end: i64) {
-        let text = format!("{NODE}MulBackward0, seq = {number}");
+        let text = format!("{EVALUATES}MulBackward0, seq = {number}");
         profile.range_on(thread, &text, start, end);
     }
 

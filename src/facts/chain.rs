@@ -269,6 +269,7 @@ impl<'a> Works<'a> {
         }
     }
 
+    /// The work of a kernel of a site.
     fn get(&self, site: SiteId, kernel: &Kernel) -> Option<&Work<'a>> {
         let work = self.of_sites.get(site.idx())?.as_ref();
         let key = (site, kernel.name, kernel.config);

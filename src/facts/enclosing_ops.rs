@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::range_paths::{NodeId, RangePaths};
 use crate::base::statistics::NEARLY_ALL;
-use crate::correlate::{Run, SiteId};
+use crate::correlate::{EVALUATES, Run, SiteId};
 
 /// Operator names per site.
 #[derive(Debug, Default)]
@@ -131,9 +131,7 @@ impl Names {
 /// What PyTorch's own ranges stand for that are no operators, by a word that no operator has.
 fn framework_word(text: &str) -> Option<&'static str> {
     // torch/nn/modules/_functions.py; autograd names its nodes after the function.
-    let node = text
-        .strip_prefix("autograd::engine::evaluate_function: ")
-        .unwrap_or(text);
+    let node = text.strip_prefix(EVALUATES).unwrap_or(text);
     if matches!(node, "SyncBatchNorm" | "SyncBatchNormBackward") {
         return Some("sync_batch_norm");
     }

@@ -209,13 +209,18 @@ pub(super) fn compared_ns(site: &Site, cost: &SiteCost) -> Option<f64> {
     if cost.bound != Some(Bound::Latency) {
         return cost.best_ideal_ns;
     }
-    // Each step of a recurrent operator has several kernels, of a number that depends on the library.
-    let shortest = cost.reachable_ns.filter(|_| cost.family != Family::Rnn);
-    shortest.filter(|shortest| site.time_ns as f64 >= LONG * shortest)
+    beyond_latency(cost.family.name(), site.time_ns, cost.reachable_ns)
 }
 
-/// How many times as long as the shortest kernels latency-bound work takes if latency does not explain it.
-pub(super) const LONG: f64 = 10.0;
+/// The time of the shortest kernels, where latency-bound work takes so many times as long that latency does not
+/// explain it. `None` for recurrent operators: each of their steps has several kernels, of a number that depends on
+/// the library.
+pub(super) fn beyond_latency(family: &str, time_ns: i64, shortest_ns: Option<f64>) -> Option<f64> {
+    /// From this factor on; a guess.
+    const LONG: f64 = 10.0;
+    let shortest = shortest_ns.filter(|_| family != Family::Rnn.name());
+    shortest.filter(|shortest| time_ns as f64 >= LONG * shortest)
+}
 
 fn summary(facts: &FactTable<'_>) -> Summary {
     let costed = facts.costed;

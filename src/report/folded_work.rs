@@ -4,9 +4,9 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::build::LONG;
+use super::build::beyond_latency;
 use super::{Report, SiteRow};
-use crate::cost::{Bound, Family};
+use crate::cost::Bound;
 
 /// The same work in all layers of a pattern.
 #[derive(Debug, Serialize)]
@@ -32,12 +32,11 @@ pub(super) struct WorkRow<'a> {
 /// The time that the same work in several layers is compared with; `None` unless it is known in each. What latency
 /// bounds is compared as a whole.
 fn compared_ns(sites: &[&SiteRow], time_ns: i64) -> Option<f64> {
-    let latency = |s: &&SiteRow| s.latency_bound() && s.family != Family::Rnn.name();
-    if !sites.iter().all(latency) {
+    if !sites.iter().all(|s| s.latency_bound()) {
         return sites.iter().map(|s| s.compared_ns()).sum();
     }
-    let shortest: Option<f64> = sites.iter().map(|s| s.reachable_ns).sum();
-    shortest.filter(|shortest| time_ns as f64 >= LONG * shortest)
+    let family = sites.first().map_or("", |s| &s.family);
+    beyond_latency(family, time_ns, sites.iter().map(|s| s.reachable_ns).sum())
 }
 
 /// The rows with the longest time.
