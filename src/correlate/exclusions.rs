@@ -2,7 +2,7 @@
 //! steps, and the search of a library for the best algorithm. Its time says nothing of a steady run, so
 //! no figure and no saving may come from it.
 
-use super::model::{ExcludedTime, Exclusion};
+use super::model::{ExcludedTime, Exclusion, StepSource};
 use super::steps::Steps;
 use super::timeline::launch_times;
 use crate::base::statistics::median;
@@ -88,14 +88,21 @@ impl Exclusions {
             let excluded = exclusions.times.iter().map(|e| e.span);
             let excluded = Span::union(excluded.collect());
             let counts = |at: i64| !Span::one_contains(&excluded, at);
-            let (mut outside, mut sum) = (0_i64, 0_i64);
+            let (mut before, mut after, mut sum) = (0_i64, 0_i64, 0_i64);
             for (at, ns) in launched.iter().filter(|(at, _)| counts(*at)) {
                 sum = sum.saturating_add(*ns);
-                if !bounds.contains(*at) {
-                    outside = outside.saturating_add(*ns);
+                match (*at < bounds.start, *at < bounds.end) {
+                    (true, _) => before = before.saturating_add(*ns),
+                    (_, false) => after = after.saturating_add(*ns),
+                    _ => {}
                 }
             }
-            if outside as f64 <= OUTSIDE * sum as f64 && outside < sum {
+            let outside = before.saturating_add(after);
+            let few = outside as f64 <= OUTSIDE * sum as f64;
+            // About one step at most before and behind steps without gaps between them: incomplete ones.
+            let whole = || (1.0 + SAME_WORK) * work_of_longest(steps, &launched) as f64;
+            let incomplete = || is_sequence(steps) && before.max(after) as f64 <= whole();
+            if (few || incomplete()) && outside < sum {
                 for span in [
                     Span {
                         start: i64::MIN,
@@ -123,6 +130,20 @@ fn launched(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
     let times = launch_times(profile, launches);
     let kernels = profile.kernels.iter().map(|kernel| kernel.span.ns());
     times.zip(kernels).collect()
+}
+
+/// Whether the steps are a sequence of kernels that repeats: nothing is launched between two of them.
+fn is_sequence(steps: &Steps) -> bool {
+    let origin = steps.origin.as_ref();
+    origin.is_some_and(|origin| origin.source == StepSource::KernelSequence)
+}
+
+/// The most kernel time of an analyzed step, in ns.
+fn work_of_longest(steps: &Steps, launched: &[Launched]) -> i64 {
+    let analysed = steps.steps.iter().filter(|step| !step.warmup);
+    let spans: Vec<Span> = analysed.map(|step| step.span).collect();
+    let work = times_in(&spans, launched);
+    work.into_iter().max().unwrap_or(0)
 }
 
 /// The time before the first declared warm-up, if little work was launched in it.

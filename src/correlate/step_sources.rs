@@ -10,8 +10,8 @@ use super::model::StepSource;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, ConfigId, CopyKind, HostRange, ProcessId, Profile, RangeKind,
-    SerialNumber, Span, StrId, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, ConfigId, CopyKind, DeviceId, HostRange, ProcessId, Profile,
+    RangeKind, SerialNumber, Span, StrId, SyncKind, ThreadId,
 };
 
 /// Largest difference between two steps with the same work, as a share of their kernels.
@@ -477,7 +477,8 @@ fn by_kernels(
     let steps = steps.map(|spans| (held(&spans), spans));
     let (held, spans) = steps.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     // A few batches of an evaluation at the end are not the steps of a training run.
-    let most = held as f64 >= MOST_WORK * sequence.kinds.len() as f64;
+    let all = sequence.kinds.len() + sequence.without_launch;
+    let most = held as f64 >= MOST_WORK * all as f64;
     most.then_some(Recognized {
         source: StepSource::KernelSequence,
         text: String::new(),
@@ -485,8 +486,8 @@ fn by_kernels(
     })
 }
 
-/// A kernel's name and launch configuration.
-type LaunchKind = (StrId, ConfigId);
+/// A kernel's device, name and launch configuration.
+type LaunchKind = (DeviceId, StrId, ConfigId);
 
 /// The kernels of a process in the order of their launches.
 struct KernelSequence {
@@ -495,27 +496,41 @@ struct KernelSequence {
     /// Per kernel: when the step that it begins would have begun on the host, if the host waited or copied
     /// between the launch before and its own.
     begins: Vec<Option<i64>>,
+    /// Number of the process's other kernels.
+    without_launch: usize,
 }
 
 impl KernelSequence {
-    /// `None` if the process works on several devices, has kernels in graphs or without launch, or
-    /// too few.
+    /// `None` if the process has too few kernels, or several whose launch is missing. Those of a graph are in
+    /// the order in which they ran.
     fn of(
         profile: &Profile,
         launches: &[Option<CallId>],
         process: ProcessId,
     ) -> Option<KernelSequence> {
         let mut kernels: Vec<(i64, LaunchKind)> = Vec::new();
-        let mut device = None;
+        let mut known: FxHashSet<(DeviceId, u32)> = FxHashSet::default();
+        let (mut without_launch, mut missing) = (0, 0);
         for (kernel, call) in profile.kernels.iter().zip(launches) {
             if kernel.process != process {
                 continue;
             }
-            if *device.get_or_insert(kernel.device) != kernel.device || kernel.in_graph {
-                return None;
+            let stream = (kernel.device, kernel.stream);
+            match call.and_then(|id| profile.calls.get(id.idx())) {
+                Some(call) => {
+                    known.insert(stream);
+                    let kind = (kernel.device, kernel.name, kernel.config);
+                    kernels.push((call.span.start, kind));
+                }
+                // Before the first known launch of its stream it was launched before the capture began.
+                None => {
+                    without_launch += 1;
+                    missing += usize::from(known.contains(&stream));
+                }
             }
-            let call = call.and_then(|id| profile.calls.get(id.idx()))?;
-            kernels.push((call.span.start, (kernel.name, kernel.config)));
+        }
+        if missing as f64 > SAME_WORK * kernels.len() as f64 {
+            return None;
         }
         if kernels.len() < FEWEST_REPETITIONS * FEWEST_KERNELS {
             return None;
@@ -531,6 +546,7 @@ impl KernelSequence {
             last
         });
         Some(KernelSequence {
+            without_launch,
             begins: begins.collect(),
             launched: kernels.iter().map(|(at, _)| *at).collect(),
             kinds: kernels.into_iter().map(|(_, kind)| kind).collect(),
@@ -602,7 +618,12 @@ impl KernelSequence {
             .iter()
             .map(|step| step.as_ref().is_some_and(|step| same_work(step, reference)))
             .collect();
-        same.push(same_work(&tail, reference));
+        let ends_whole = same_work(&tail, reference);
+        // Where both ends of a capture may be anywhere in a step, the repetition may be one of its layers.
+        if self.without_launch > 0 && !ends_whole {
+            return None;
+        }
+        same.push(ends_whole);
         // The first iterations may differ: only a run of equal ones at the end is taken.
         if same.last() == Some(&false) {
             same.pop();
@@ -651,7 +672,7 @@ fn distances(at: &[usize]) -> Vec<usize> {
 
 fn counts(kinds: &[LaunchKind]) -> FxHashMap<StrId, usize> {
     let mut counts = FxHashMap::default();
-    for (name, _) in kinds {
+    for (_, name, _) in kinds {
         *counts.entry(*name).or_default() += 1;
     }
     counts
@@ -694,8 +715,9 @@ fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::names_a_step;
+    use crate::correlate::Run;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::profile::ThreadId;
+    use crate::profile::{Device, DeviceId, ThreadId};
 
     #[test]
     fn ranges_inside_one_benchmark_are_steps_where_the_host_waits_in_each() {
@@ -719,6 +741,78 @@ mod tests {
         assert_eq!(steps("Forward", true), [3_000, 4_000, 5_000, 6_000, 7_000]);
         // Layers of one forward pass.
         assert!(steps("Block", false).is_empty());
+    }
+
+    /// Five times ten kernels, after each of which the host waits, but for the first `left_out` of them.
+    fn repeating(left_out: i64, change: &dyn Fn(&mut ProfileBuilder, usize)) -> Run {
+        let mut b = ProfileBuilder::new();
+        b.profile.devices.push(Device::default());
+        for launch in left_out..50 {
+            let (step, place) = (launch / 10, launch % 10);
+            let at = step * 1_000 + place * 50;
+            let kernel = b.launch(at);
+            let name = ["embedding", "gemm", "add"][(place.min(1) + (place & 1)) as usize];
+            b.profile.kernels[kernel].name = b.profile.strings.intern(name);
+            change(&mut b, kernel);
+            if place == 9 {
+                b.call(ThreadId(0), "cudaDeviceSynchronize", at + 200, 100);
+            }
+        }
+        b.run()
+    }
+
+    #[test]
+    fn a_sequence_repeats_whatever_a_few_of_its_kernels_are() {
+        let steps = |change: &dyn Fn(&mut ProfileBuilder, usize)| repeating(0, change).steps.len();
+        let nothing = steps(&|_, _| {});
+        assert!(nothing >= 3, "{nothing}");
+        let without_launch = |is: &'static dyn Fn(usize) -> bool| {
+            steps(&move |b, at| {
+                if is(at) {
+                    b.profile.kernels[at].correlation = None;
+                }
+            })
+        };
+        // Queued before the capture began, or a row that is lost; but not every tenth.
+        assert!(without_launch(&|at| at < 5) >= 3);
+        assert!(without_launch(&|at| at == 15) >= 3);
+        assert_eq!(without_launch(&|at| at % 10 == 5), 0);
+        assert_eq!(
+            steps(&|b, at| b.profile.kernels[at].in_graph = true),
+            nothing
+        );
+        let second = |b: &mut ProfileBuilder, at: usize| {
+            b.profile.kernels[at].device = DeviceId(u32::from(at == 25));
+        };
+        assert_eq!(steps(&second), nothing);
+    }
+
+    #[test]
+    fn what_repeats_between_two_ends_anywhere_may_be_layers() {
+        let steps = |queued: bool, last: usize| {
+            let run = repeating(0, &|b, at| {
+                b.profile.kernels[at].correlation = b.profile.kernels[at]
+                    .correlation
+                    .filter(|_| !queued || at > 0);
+                if at > last {
+                    b.profile.kernels.pop();
+                    b.profile.calls.pop();
+                }
+            });
+            run.steps.len()
+        };
+        assert!(steps(true, 49) >= 3);
+        assert!(steps(false, 45) >= 3);
+        assert_eq!(steps(true, 45), 0);
+    }
+
+    #[test]
+    fn the_incomplete_first_step_of_a_capture_is_not_analysed() {
+        // With two of five steps incomplete, more than a fifth of the work is outside of the whole ones.
+        let run = repeating(15, &|_, _| {});
+        assert_eq!(run.steps.len(), 3);
+        let analysed: u64 = run.sites.iter().map(|site| u64::from(site.calls)).sum();
+        assert_eq!(analysed, 30);
     }
 
     #[test]
