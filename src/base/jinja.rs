@@ -1,6 +1,7 @@
 //! Reads the tags of a template before the template engine does, and refuses what the engine does not bound:
 //! its fuel counts instructions, not bytes, and some calls panic.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
@@ -60,6 +61,15 @@ pub(crate) enum Token<'t> {
     /// A text with its quotes.
     Text(&'t str),
     Sign(char),
+}
+
+impl<'t> Token<'t> {
+    fn word(self) -> Option<&'t str> {
+        match self {
+            Token::Word(word) => Some(word),
+            _ => None,
+        }
+    }
 }
 
 impl<'t> Tag<'t> {
@@ -139,6 +149,54 @@ pub(crate) fn tags(source: &str) -> Vec<Tag<'_>> {
         from = end;
     }
     tags
+}
+
+/// The names that a template takes from outside, at most two words long: `run.steps` of `run.steps.first`.
+pub(crate) fn names(tags: &[Tag<'_>]) -> BTreeSet<String> {
+    const KEYWORDS: [&str; 15] = [
+        "if", "elif", "else", "endif", "for", "in", "endfor", "and", "or", "not", "is", "true",
+        "false", "none", "loop",
+    ];
+    let mut names = BTreeSet::new();
+    // The variables of the loops that are open.
+    let mut loops: Vec<Vec<&str>> = Vec::new();
+    for tag in tags {
+        let tokens = tag.tokens.as_slice();
+        match tag.statement() {
+            Some("for") => {
+                let variables = tokens.iter().take_while(|t| **t != Token::Word("in"));
+                loops.push(variables.filter_map(|t| t.word()).collect());
+            }
+            Some("endfor") => drop(loops.pop()),
+            _ => {}
+        }
+        for (at, token) in tokens.iter().enumerate() {
+            let before = |n: usize| at.checked_sub(n).and_then(|at| tokens.get(at));
+            let after = |n: usize| tokens.get(at + n);
+            let Some(word) = token.word().filter(|word| {
+                !KEYWORDS.contains(&word.to_ascii_lowercase().as_str())
+                    && !loops.iter().flatten().any(|variable| variable == word)
+            }) else {
+                continue;
+            };
+            let is_test = before(1) == Some(&Token::Word("is"))
+                || (before(1) == Some(&Token::Word("not"))
+                    && before(2) == Some(&Token::Word("is")));
+            let is_argument = matches!(before(1), Some(Token::Sign('(' | ',')))
+                && after(1) == Some(&Token::Sign('='))
+                && after(2) != Some(&Token::Sign('='));
+            let follows = matches!(before(1), Some(Token::Sign('.' | '|')));
+            if is_test || is_argument || follows {
+                continue;
+            }
+            let field = (after(1) == Some(&Token::Sign('.'))).then(|| after(2)?.word());
+            names.insert(match field.flatten() {
+                Some(field) => format!("{word}.{field}"),
+                None => word.to_owned(),
+            });
+        }
+    }
+    names
 }
 
 /// The tokens from `at` up to the closing sign, and the position after that.
@@ -223,6 +281,26 @@ mod tests {
         let comment = "{#} {{ '#} {{ a.b() }} ' }}";
         let found = tags(comment);
         assert_eq!(&comment[found[0].at.clone()], "{{ a.b() }}");
+    }
+
+    #[test]
+    fn names_are_those_that_the_engine_asks_for() {
+        let environment = minijinja::Environment::empty();
+        for source in [
+            "{{ a }} {{ b.c | ns }} {{ b.c.d }} {{ 'e.f' }} {{ 2 * g }} {# {{ h }} #}",
+            "{% if a.b is defined and not (c is not defined) and d.e == true %}x{% elif f %}{% endif %}",
+            "{% for x in a.b %}{{ x.y }} {{ loop.index }} {{ z }}{% endfor %}{{ x }}",
+            "{{ a | join(', ') | default(b.c) }} {{ a | round(precision=2) }} {{ c if d == e else f[0] }}",
+            "{{ a in b.c or -d }} {{ a . b }} {{ [x, y.z] }} {{ {'k': v} }}",
+        ] {
+            let mut asked = BTreeSet::new();
+            let template = environment.template_from_str(source).unwrap();
+            for name in template.undeclared_variables(true) {
+                let parts: Vec<&str> = name.split('.').take(2).collect();
+                asked.insert(parts.join("."));
+            }
+            assert_eq!(names(&tags(source)), asked, "{source}");
+        }
     }
 
     #[test]

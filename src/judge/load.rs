@@ -17,7 +17,8 @@ pub struct RuleFile {
     pub source: Arc<Source>,
     /// Whether the rule is embedded in the program.
     pub builtin: bool,
-    /// Whether the tests were cut off the text, so that missing tests are no error and edits are not tried.
+    /// Whether the tests were cut off the text: missing tests are no error, edits are not tried, and the
+    /// template engine does not parse the sentences.
     pub untested: bool,
 }
 

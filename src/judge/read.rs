@@ -262,7 +262,11 @@ impl RuleReader<'_> {
         vocabulary: &KnownNames<'_>,
     ) -> Option<Template> {
         let text = table.get_str(key)?;
-        template::compile(text.value, vocabulary)
+        let read = match self.file.untested {
+            true => template::read,
+            false => template::compile,
+        };
+        read(text.value, vocabulary)
             .map_err(|mistakes| self.mistakes(table, &text.span, mistakes))
             .ok()
     }
@@ -344,26 +348,26 @@ impl RuleReader<'_> {
         let Some(table) = root.get_table("let") else {
             return (lets, broken);
         };
-        let mut open: Vec<(At<&str>, At<&str>)> = Vec::new();
+        let mut open: Vec<(At<&str>, At<&str>, BTreeSet<&str>)> = Vec::new();
         for name in table.keys() {
             let text = table.get_str(name.value);
             if let Some(why) = bad_let_name(name.value) {
                 table.complain(name.span, why, "");
                 broken.insert(name.value.to_owned());
             } else if let Some(text) = text {
-                open.push((name, text));
+                let used = bare_names(text.value);
+                open.push((name, text, used));
             } else {
                 broken.insert(name.value.to_owned());
             }
         }
         while !open.is_empty() {
-            let names: Vec<&str> = open.iter().map(|(name, _)| name.value).collect();
-            let ready = open.iter().position(|(_, text)| {
-                let used = bare_names(text.value);
-                !names.iter().any(|name| used.contains(name))
-            });
+            let names: Vec<&str> = open.iter().map(|(name, ..)| name.value).collect();
+            let ready = open
+                .iter()
+                .position(|(_, _, used)| !names.iter().any(|name| used.contains(name)));
             let Some(ready) = ready else {
-                for (name, _) in &open {
+                for (name, ..) in &open {
                     let title = format!("`{}` goes round in a circle", name.value);
                     let label = format!("among {}", names.join(", "));
                     table.complain(name.span.clone(), title, label);
@@ -371,7 +375,7 @@ impl RuleReader<'_> {
                 }
                 break;
             };
-            let (name, text) = open.remove(ready);
+            let (name, text, _) = open.remove(ready);
             let vocabulary = KnownNames {
                 facts: self.facts,
                 kind,

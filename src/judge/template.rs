@@ -13,7 +13,7 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 
 use super::check::{KnownNames, Mistake, NoName};
 use super::expr::{EvalContext, Let, Name, Undecided, Uses};
-use crate::base::jinja::{self, Bounded, Token};
+use crate::base::jinja::{self, Bounded, Tag, Token};
 use crate::base::suggest::did_you_mean;
 use crate::base::{text, units};
 use crate::facts::Value;
@@ -196,41 +196,59 @@ pub fn compile(source: &str, vocabulary: &KnownNames<'_>) -> Result<Template, Ve
         let title = format!("a sentence of more than {MAX_SOURCE} bytes");
         return Err(vec![mistake(0..source.len(), title)]);
     }
-    if let Some((at, title)) = refused(source, vocabulary) {
+    let tags = jinja::tags(source);
+    if let Some((at, title)) = refused(source, &tags, vocabulary) {
         return Err(vec![mistake(at, title)]);
     }
-    let template = MARKDOWN.template_from_str(source).map_err(|error| {
+    MARKDOWN.template_from_str(source).map_err(|error| {
         let at = error.range().unwrap_or(0..source.len());
         vec![mistake(at, format!("not a template: {}", reason(&error)))]
     })?;
-    let mut used: Vec<String> = template.undeclared_variables(true).into_iter().collect();
-    used.sort();
+    names(source, &tags, vocabulary)
+}
+
+/// Reads a sentence that was checked when the program was built.
+///
+/// # Errors
+/// Names that are not known.
+pub(super) fn read(source: &str, vocabulary: &KnownNames<'_>) -> Result<Template, Vec<Mistake>> {
+    names(source, &jinja::tags(source), vocabulary)
+}
+
+/// Resolves the names of a sentence.
+fn names(
+    source: &str,
+    tags: &[Tag<'_>],
+    vocabulary: &KnownNames<'_>,
+) -> Result<Template, Vec<Mistake>> {
+    let mut used = jinja::names(tags);
+    let divides = (tags.iter()).any(|tag| tag.filters().any(|filter| filter == PER_STEP));
     let mut names = Vec::new();
-    let mut mistakes = Vec::new();
-    if used.iter().any(|text| text == PER_STEP) || divides(source) {
+    if used.remove(PER_STEP) || divides {
         let facts = [STEPS_TIMES_GPUS, "run.devices"];
-        names.extend(
-            facts
-                .iter()
-                .filter_map(|fact| Some(vocabulary.known(fact)?.0)),
-        );
+        let known = facts.iter().filter_map(|fact| vocabulary.known(fact));
+        names.extend(known.map(|(name, _)| name));
     }
-    used.retain(|text| text != PER_STEP);
+    let mut mistakes = Vec::new();
     for text in used {
         let first = text.split('.').next().unwrap_or_default();
         let is_let = vocabulary.lets.iter().any(|l| l.name == first);
-        // `gpu.tc_align.bf16` selects in the fact `gpu.tc_align`.
-        let parts = if is_let { 1 } else { 2 };
-        let name = text.split('.').take(parts).collect::<Vec<_>>().join(".");
-        match vocabulary.find(&name) {
+        let name = if is_let { first } else { text.as_str() };
+        match vocabulary.find(name) {
             Ok((found, _)) if !names.contains(&found) => names.push(found),
             Ok(_) => {}
-            Err(NoName::Broken) => mistakes.push(mistake(0..0, String::new())),
-            Err(NoName::Unknown(why)) => {
-                let at = source
-                    .find(&name)
-                    .map_or(0..source.len(), |a| a..a + name.len());
-                mistakes.push(mistake(at, why));
+            Err(NoName::Broken) => mistakes.push(Mistake {
+                at: 0..0,
+                title: String::new(),
+                label: String::new(),
+            }),
+            Err(NoName::Unknown(title)) => {
+                let at = source.find(name);
+                mistakes.push(Mistake {
+                    at: at.map_or(0..source.len(), |a| a..a + name.len()),
+                    title,
+                    label: String::new(),
+                });
             }
         }
     }
@@ -261,13 +279,6 @@ fn per_step(context: &EvalContext<'_>) -> &'static str {
     }
 }
 
-/// Whether a sentence divides totals.
-fn divides(source: &str) -> bool {
-    let tags = jinja::tags(source);
-    tags.iter()
-        .any(|tag| tag.filters().any(|filter| filter == PER_STEP))
-}
-
 /// A total of the window per step and GPU.
 fn divided(state: &State<'_, '_>, value: &Jinja) -> Result<Jinja, Error> {
     let total = number(value).ok_or_else(|| not("a number", value))?;
@@ -287,8 +298,12 @@ const PLAIN_FILTERS: [&str; 4] = ["default", "join", "length", "round"];
 
 /// What in a template is not known, or could make words grow without limit: fuel counts steps, not
 /// bytes.
-fn refused(source: &str, vocabulary: &KnownNames<'_>) -> Option<(Range<usize>, String)> {
-    for tag in jinja::tags(source) {
+fn refused(
+    source: &str,
+    tags: &[Tag<'_>],
+    vocabulary: &KnownNames<'_>,
+) -> Option<(Range<usize>, String)> {
+    for tag in tags {
         let title = |title: String| Some((tag.at.clone(), title));
         if let Some(problem) = tag.too_long() {
             return title(problem);
@@ -600,6 +615,24 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
+    fn sentences_of_built_in_rules_name_what_the_engine_asks_for() {
+        let rules = crate::judge::RuleSet::builtin().unwrap();
+        for rule in rules.rules() {
+            let fixes = rule.fixes.iter().map(|fix| &fix.text);
+            for sentence in [&rule.message, &rule.why].into_iter().chain(fixes) {
+                let template = MARKDOWN.template_from_str(&sentence.source).unwrap();
+                let asked = template.undeclared_variables(true);
+                let asked = asked.iter().map(|name| {
+                    let parts: Vec<&str> = name.split('.').take(2).collect();
+                    parts.join(".")
+                });
+                let named = jinja::names(&jinja::tags(&sentence.source));
+                assert_eq!(named, asked.collect(), "{}: {}", rule.id, sentence.source);
+            }
+        }
+    }
+
+    #[test]
     fn calls_and_endless_tags_are_refused_in_sentences() {
         let vocabulary = KnownNames {
             facts: &[],
@@ -618,13 +651,19 @@ mod tests {
             &format!("{{{{ 1{} }}}}", "|round".repeat(40)),
             &format!("{{{{ {}1 }}}}", "- ".repeat(1_000)),
         ] {
-            assert!(refused(sentence, &vocabulary).is_some(), "{sentence}");
+            assert!(
+                refused(sentence, &jinja::tags(sentence), &vocabulary).is_some(),
+                "{sentence}"
+            );
         }
         for sentence in [
             "{% for x in [1, 2] %}{{ loop.index }}{% endfor %}",
             "{{ 1 | round(2) }} {% if (1 + 2) is defined %}a (b){% endif %}",
         ] {
-            assert!(refused(sentence, &vocabulary).is_none(), "{sentence}");
+            assert!(
+                refused(sentence, &jinja::tags(sentence), &vocabulary).is_none(),
+                "{sentence}"
+            );
         }
     }
 }
