@@ -5,7 +5,7 @@
 //! `hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp`.
 
 use super::scan::{self, Parts};
-use super::tokens::{arch, arch_in};
+use super::tokens::{arch, arch_in, type_token};
 use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 
@@ -250,6 +250,14 @@ fn served(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
                 TensorCore::No
             },
         );
+    }
+    // AITER's assembly kernels (`hsa/*/mla`, `hsa/*/pa` of ROCm/aiter).
+    if parts.path.starts_with("aiter::mla_") || parts.path.starts_with("aiter::pa_") {
+        if leaf.contains("reduce") || leaf.contains("metadata") {
+            return helper(out);
+        }
+        out.dtype = leaf.split('_').find_map(type_token);
+        return attention(out, TensorCore::Yes);
     }
     if leaf.starts_with("merge_attn_states") || (flashinfer && leaf.contains("merge")) {
         return helper(out);

@@ -12,6 +12,7 @@ mod attention;
 mod library;
 mod native;
 mod scan;
+mod served;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ const READERS: &[Reader] = &[
     table::helpers,
     attention::read,
     library::read,
+    served::read,
     table::kernels,
     table::words,
 ];
@@ -96,7 +98,7 @@ pub enum Family {
     Pointwise,
     /// Dropout.
     Dropout,
-    /// Reductions: sum, mean, max, norm of a tensor, scans.
+    /// Reductions: sum, mean, max, norm of a tensor; operators such as `cumsum`.
     Reduce,
     /// Copies by a kernel that keep the element type.
     Copy,
@@ -116,6 +118,8 @@ pub enum Family {
     Index,
     /// Sorting, top-k and unique.
     Sort,
+    /// Kernels of scans, where each element depends on those before it: running sums, the states of Mamba.
+    Scan,
     /// Pooling.
     Pool,
     /// Resizing and grid sampling.
@@ -141,7 +145,7 @@ pub enum Family {
 
 impl Family {
     /// Every family except [`Family::Unknown`] with its word in rules and reports.
-    pub const ALL: [(Family, &'static str); 28] = [
+    pub const ALL: [(Family, &'static str); 29] = [
         (Family::Gemm, "gemm"),
         (Family::Conv, "conv"),
         (Family::Attention, "attention"),
@@ -161,6 +165,7 @@ impl Family {
         (Family::Embedding, "embedding"),
         (Family::Index, "index"),
         (Family::Sort, "sort"),
+        (Family::Scan, "scan"),
         (Family::Pool, "pool"),
         (Family::Interpolate, "interpolate"),
         (Family::Optimizer, "optimizer"),

@@ -16,7 +16,49 @@ pub(super) fn memory(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     true
 }
 
-/// `triton_<kind>_fused_<ops>_<n>`: only the kind determines the family. The list of fused operators
+/// Words of operators that reduce, in the list of those that Inductor fused.
+const REDUCING: &[&str] = &[
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "argmax",
+    "argmin",
+    "backward",
+    "conv",
+    "convolution",
+    "count",
+    "cumsum",
+    "entropy",
+    "linalg",
+    "loss",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "prod",
+    "rms",
+    "softmax",
+    "std",
+    "sum",
+    "var",
+];
+
+/// Whether a reduction of Inductor is a product of one row or column: with
+/// `coordinate_descent_tuning` it computes such an `mm` as a sum (torch/_inductor/decomposition.py).
+/// Where something else reduces as well, the product may be in another kernel, of which this one has
+/// the padding.
+fn one_row(words: &[String]) -> bool {
+    let at = words.iter().position(|word| word == "mm");
+    let prefix = at.and_then(|at| words.get(at.checked_sub(1)?));
+    at.is_some()
+        && !prefix.is_some_and(|word| matches!(word.as_str(), "int" | "scaled" | "grouped"))
+        && !words.iter().any(|word| REDUCING.contains(&word.as_str()))
+}
+
+/// `triton_<kind>_fused_<ops>_<n>`: the kind determines the family. The list of fused operators
 /// can contain anything: `triton_poi_fused__scaled_dot_product_...` is a pointwise kernel.
 pub(super) fn inductor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     if parts.leaf.ends_with("_triton") {
@@ -35,6 +77,7 @@ pub(super) fn inductor(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let (family, what) = match kind {
         "poi" => (Family::Pointwise, "pointwise"),
         "for" => (Family::Pointwise, "foreach"),
+        "red" if one_row(&words) => (Family::Gemm, "gemv"),
         "red" | "per" | "spl" => (Family::Reduce, "reduce"),
         "mm" | "bmm" => (Family::Gemm, "gemm"),
         "tem" if has(&["attention"]) => (Family::Attention, "attention"),

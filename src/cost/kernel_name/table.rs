@@ -85,7 +85,7 @@ const KERNELS: &[Row] = {
     use At::{Args, Has, Path, Starts};
     use Family::{
         Cat, Copy, Dropout, Embedding, Fill, Fused, Gemm, Index, Interpolate, Loss, Norm,
-        Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Sort,
+        Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Scan, Sort,
     };
     &[
         (Has, "catarraybatchedcopy", Cat, "cat"),
@@ -202,21 +202,21 @@ const KERNELS: &[Row] = {
         (Has, "radix_sort", Sort, "radix sort"),
         (Has, "bitonicsort", Sort, ""),
         (Has, "mergesort", Sort, ""),
-        (Has, "devicescan", Sort, "scan"),
+        (Has, "devicescan", Scan, "scan"),
         (Has, "devicecompact", Sort, ""),
         (Has, "deviceselect", Sort, ""),
         (Has, "devicepartition", Sort, ""),
         (Has, "devicereducebykey", Sort, "reduce by key"),
         (Has, "devicerunlength", Sort, ""),
         (Has, "devicehistogram", Sort, ""),
-        (Has, "kernel_scan_", Sort, "scan"),
-        (Has, "scan_innermost", Sort, "scan"),
-        (Has, "scan_outer", Sort, "scan"),
+        (Has, "kernel_scan_", Scan, "scan"),
+        (Has, "scan_innermost", Scan, "scan"),
+        (Has, "scan_outer", Scan, "scan"),
         (Path, "rocprim", Sort, ""),
         // Thrust before CUDA 12: one kernel name for all algorithms, with the algorithm as its argument.
         (Args, "__merge_sort", Sort, "thrust: merge sort"),
         (Args, "__radix_sort", Sort, "thrust: radix sort"),
-        (Args, "__scan", Sort, "thrust: scan"),
+        (Args, "__scan", Scan, "thrust: scan"),
         (Args, "__unique", Sort, "thrust: unique"),
         (Args, "__reduce", Reduce, "thrust: reduce"),
         (Args, "__parallel_for", Pointwise, "thrust: for each"),
@@ -269,7 +269,7 @@ const KERNELS: &[Row] = {
 const WORDS: &[(Family, &[&str])] = {
     use Family::{
         Attention, Cat, Conv, Copy, Dropout, Embedding, Fill, Gemm, Index, Interpolate, Loss, Norm,
-        Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Softmax, Sort,
+        Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Scan, Softmax, Sort,
     };
     &[
         (Softmax, &["softmax", "logsoftmax"]),
@@ -285,7 +285,8 @@ const WORDS: &[(Family, &[&str])] = {
         (Quantize, &["quant", "dequant", "quantize", "dequantize"]),
         (Interpolate, &["interpolate", "upsample"]),
         (Pool, &["pool", "pooling"]),
-        (Sort, &["sort", "scan", "cumsum", "topk", "unique"]),
+        (Sort, &["sort", "topk", "unique"]),
+        (Scan, &["scan", "cumsum"]),
         (Index, &["gather", "scatter", "index", "indices"]),
         (Cat, &["cat", "concat"]),
         (Fill, &["fill", "memset", "zero"]),
@@ -348,7 +349,15 @@ pub(super) fn kernels(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
 pub(super) fn words(parts: &Parts<'_>, out: &mut DecodedName) -> bool {
     let words = scan::words(parts.name());
     let has = |known: &&str| words.iter().any(|word| word == known);
-    let Some((family, _)) = WORDS.iter().find(|(_, known)| known.iter().any(has)) else {
+    let mut found = WORDS.iter().find(|(_, known)| known.iter().any(has));
+    // `MatMulKernel`, `MatrixMulCUDA`: no multiplication of elements.
+    let product = words
+        .windows(2)
+        .any(|pair| pair == ["mat", "mul"] || pair == ["matrix", "mul"]);
+    if product && found.is_some_and(|(family, _)| *family == Family::Pointwise) {
+        found = WORDS.iter().find(|(family, _)| *family == Family::Gemm);
+    }
+    let Some((family, _)) = found else {
         return false;
     };
     // Triton kernels of libraries have plain C names that start with an underscore.

@@ -70,6 +70,15 @@ pub(super) const ENTRIES: &[Entry] = &[
         ..MATMUL
     },
     Entry {
+        names: &["weight_int4pack_mm"],
+        flops: "2 m n k",
+        bytes: "A + weights at half a byte + scales and zeros + C",
+        backward: "",
+        source: "ATen/native/cuda/int4mm.cu: weights [n / 8, k / (16 i), 32, i / 2] of int32 with i inner tiles",
+        handler: int4_mm,
+        ..MATMUL
+    },
+    Entry {
         names: &["grouped_mm", "scaled_grouped_mm"],
         flops: "2 tokens k n",
         bytes: "tokens k + groups k n + tokens n; scales at 4 bytes, the result of a scaled one in bf16 unless it names its type",
@@ -218,6 +227,29 @@ fn addmm(call: &Call) -> Result<OpCost, UnknownCost> {
     let bias = Some(call.bytes(added)).filter(|_| !free);
     let matrices = [call.bytes(a), call.bytes(b), call.dense(out, a)];
     cost(call, gemm, matrices, bias)
+}
+
+/// `_weight_int4pack_mm(self, mat2, qGroupSize, qScaleAndZeros)`.
+fn int4_mm(call: &Call) -> Result<OpCost, UnknownCost> {
+    let a = call.input()?;
+    let w = call.tensor(1, &["mat2"])?;
+    let scales = call.tensor(3, &["qScaleAndZeros"])?;
+    let ([m, k], [tiles, outer, 32, half]) = (a.shape.as_slice(), w.shape.as_slice()) else {
+        return Err(UnknownCost::BadArguments);
+    };
+    if product([*outer, *half, 32]) != *k {
+        return Err(UnknownCost::BadArguments);
+    }
+    let gemm = GemmSize {
+        batch: 1,
+        m: *m,
+        n: product([*tiles, 8]),
+        k: *k,
+        contiguous: (false, true, true),
+    };
+    let weights = total([Ok(call.bytes_as(Some(w), DType::Int32)), call.bytes(scales)]);
+    let c = call.dense(gemm.out(), a);
+    cost(call, gemm, [call.bytes(a), weights, c], None)
 }
 
 fn addr(call: &Call) -> Result<OpCost, UnknownCost> {

@@ -108,6 +108,28 @@ pub(super) const ENTRIES: &[Entry] = &[
         handler: product_with_weights,
         ..GATED
     },
+    Entry {
+        names: &["gptq_marlin_gemm", "marlin_gemm"],
+        namespaces: &["_C", "vllm", "sgl_kernel"],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 M N K",
+        bytes: "A + weights as stored + scales + out",
+        source: "vLLM csrc/torch_bindings.cpp: gptq_marlin_gemm(Tensor a, Tensor? c_or_none, Tensor b_q_weight, Tensor? b_bias_or_none, Tensor b_scales, ...); weights [K / 16, 16 N / values per int32], scales [groups, N]; in older releases, b_q_weight and b_scales follow a",
+        handler: marlin,
+        ..GATED
+    },
+    Entry {
+        names: &["gemv_4bit"],
+        namespaces: &["bitsandbytes"],
+        family: Family::Gemm,
+        class: FlopsClass::Exact,
+        flops: "2 N K",
+        bytes: "A + weights at half a byte + scales + out",
+        source: "bitsandbytes _ops.py: gemv_4bit(Tensor A, Tensor B, int[] shapeB, Tensor absmax, Tensor code, int blocksize), A of one row",
+        handler: one_row_of_4_bits,
+        ..GATED
+    },
     FBGEMM,
     Entry {
         names: &["block_bucketize_sparse_features"],
@@ -294,6 +316,66 @@ fn product_with_weights(call: &Call) -> Result<OpCost, UnknownCost> {
     call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
 }
 
+/// Marlin's product. The positions of weights and scales differ between releases; their sizes have to fit.
+fn marlin(call: &Call) -> Result<OpCost, UnknownCost> {
+    let a = call.tensor(0, &["a"])?;
+    let k = *a.shape.last().ok_or(UnknownCost::BadArguments)?;
+    let m = count(&a.shape).checked_div(k).unwrap_or(0);
+    let mut operands = call.args.tensors().skip(1);
+    let packed = |t: &&Tensor| {
+        t.shape.len() == 2 && t.dtype == Some(DType::Int32) && t.shape.first() == Some(&(k / 16))
+    };
+    let weights = operands.find(packed).ok_or(UnknownCost::BadArguments)?;
+    let scales = operands.find(|t| t.shape.len() == 2);
+    let scales = scales.ok_or(UnknownCost::BadArguments)?;
+    let n = *scales.shape.last().ok_or(UnknownCost::BadArguments)?;
+    // 4 or 8 bits per weight.
+    let bits = product([32, count(&weights.shape)]).checked_div(product([n, k]));
+    if !matches!(bits, Some(4 | 8)) || product([32, count(&weights.shape)]) % product([n, k]) != 0 {
+        return Err(UnknownCost::BadArguments);
+    }
+    let gemm = GemmSize {
+        batch: 1,
+        m,
+        n,
+        k,
+        contiguous: (false, true, true),
+    };
+    let bytes = total([
+        call.bytes(a),
+        call.bytes(weights),
+        call.bytes(scales),
+        call.dense(product([m, n]), a),
+    ]);
+    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
+}
+
+fn one_row_of_4_bits(call: &Call) -> Result<OpCost, UnknownCost> {
+    let a = call.tensor(0, &["A"])?;
+    let b = call.tensor(1, &["B"])?;
+    let scales = call.tensor(3, &["absmax"])?;
+    let k = *a.shape.last().ok_or(UnknownCost::BadArguments)?;
+    let stored = call.bytes(b)?;
+    let n = product([2, stored]).checked_div(k).unwrap_or(0);
+    if count(&a.shape) != k || product([n, k]) != product([2, stored]) {
+        return Err(UnknownCost::BadArguments);
+    }
+    let gemm = GemmSize {
+        batch: 1,
+        m: 1,
+        n,
+        k,
+        contiguous: (false, true, true),
+    };
+    let bytes = total([
+        call.bytes(a),
+        Ok(stored),
+        Ok(call.bytes_as(Some(scales), DType::Fp32)),
+        call.dense(n, a),
+    ]);
+    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
+}
+
 fn permuted_features(call: &Call) -> Result<OpCost, UnknownCost> {
     let order = call.tensor(0, &["permute"])?;
     let lengths = call.tensor(1, &["lengths"])?;
@@ -422,6 +504,22 @@ mod tests {
                 32_768,
                 5632,
             ),
+            // 16 rows, 4096 x 8192 weights of 4 bits, one scale for 128 of them; both orders of arguments.
+            (
+                "_C::gptq_marlin_gemm(bf16[16, 4096], bf16[], int32[256, 16384], bf16[], bf16[32, 8192])",
+                2 * 16 * 4096 * 8192,
+                2 * 16 * 4096 + 4096 * 8192 / 2 + 2 * 32 * 8192 + 2 * 16 * 8192,
+            ),
+            (
+                "_C::gptq_marlin_gemm(bf16[16, 4096], int32[256, 32768], bf16[32, 8192], int32[0])",
+                2 * 16 * 4096 * 8192,
+                2 * 16 * 4096 + 4096 * 8192 + 2 * 32 * 8192 + 2 * 16 * 8192,
+            ),
+            (
+                "bitsandbytes::gemv_4bit(bf16[1, 1, 4096], uint8[8388608, 1], [4096, 4096], fp32[262144])",
+                2 * 4096 * 4096,
+                2 * 4096 + 4096 * 4096 / 2 + 4 * 262_144 + 2 * 4096,
+            ),
             (
                 "_C_cache_ops::reshape_and_cache_flash(bf16[8, 2, 64], bf16[8, 2, 64], \
                  fp8[10, 16, 2, 64], fp8[10, 16, 2, 64], int64[8])",
@@ -453,6 +551,19 @@ mod tests {
                 64 + 2 * 32,
             ),
         ]);
+    }
+
+    #[test]
+    fn quantized_weights_of_other_sizes_are_unknown() {
+        for call in [
+            // 5 bits, other rows than the input has, two rows for a product of one.
+            "_C::gptq_marlin_gemm(bf16[16, 4096], int32[256, 20480], bf16[32, 8192])",
+            "_C::gptq_marlin_gemm(bf16[16, 4096], int32[128, 16384], bf16[32, 8192])",
+            "bitsandbytes::gemv_4bit(bf16[2, 4096], uint8[8388608, 1], [4096, 4096], fp32[262144])",
+            "aten::_weight_int4pack_mm(bf16[1, 2048], int32[512, 32, 32, 4], 128, bf16[32, 4096, 2])",
+        ] {
+            assert_eq!(fprop(call), Err(UnknownCost::BadArguments), "{call}");
+        }
     }
 
     #[test]

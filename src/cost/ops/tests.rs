@@ -190,6 +190,12 @@ fn scaled_and_grouped_products_of_small_types_are_costed() {
             384,
             24 + 48 + 4 * 32,
         ),
+        // 4 rows, 4096 x 4096 weights of 4 bits, a scale and a zero for 128 of them.
+        (
+            "aten::_weight_int4pack_mm(bf16[4, 4096], int32[512, 32, 32, 4], 128, bf16[32, 4096, 2])",
+            2 * 4 * 4096 * 4096,
+            2 * 4 * 4096 + 4096 * 4096 / 2 + 2 * 2 * 32 * 4096 + 2 * 4 * 4096,
+        ),
         // 10 tokens over 3 experts of [6, 8], in fp8 with a scale per row, out in bf16
         (
             "aten::_scaled_grouped_mm(fp8[10, 6], fp8[3, 6, 8], fp32[10], fp32[3, 8], int32[3])",

@@ -128,8 +128,58 @@ triton_mm
     gemm ? triton
 triton_tem_fused_addmm_relu_3
     gemm ? triton | triton gemm: addmm_relu
+triton_red_fused_mm_silu_mul_5
+    gemm ? triton | triton gemv: mm_silu_mul
+triton_red_fused_mm_t_0
+    gemm ? triton
 my_gemm_kernel(float*)
     gemm ? | my_gemm_kernel
+void MatrixMulCUDA<32>(float*, float*, float*, int, int)
+    gemm ?
+",
+    );
+}
+
+#[test]
+fn products_of_libraries_for_inference_are_decoded() {
+    check(
+        "
+void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256, 1, 8, 8, true, 4, 8, false>(int4 const*, int4 const*)
+    gemm yes bf16 | Marlin
+void marlin_moe_wna16::Marlin<1125899906909960l, 256, 1, 8, 8, true, 4, 8, false>(int4 const*)
+    gemm yes
+void marlin::marlin_int4_fp8_preprocess_kernel_awq(int const*, int const*, int*, int, int, int)
+    unknown ?
+void at::native::tinygemm_m16n8k16_chunk_kernel<at::native::ALayout_RM<(at::native::KReductionType)0>, at::native::BLayout_TC_int4<8, 128>, at::native::CLayout>(void const*)
+    gemm yes | tinygemm_m16n8k16_chunk_kernel
+void kgemm_4bit_inference_naive<__nv_bfloat16, 128, 16>(int, int, int, __nv_bfloat16*, unsigned char*, float*)
+    gemm ? bf16
+void tensorrt_llm::kernels::weight_only::kernel<tensorrt_llm::kernels::weight_only::KernelDetails<tensorrt_llm::kernels::weight_only::FP16DetailsA, tensorrt_llm::kernels::weight_only::Int4DetailsW>, 1, 8>(Params)
+    gemm no
+void wvSplitK_hf_sml_<__hip_bfloat16, 64, 4, 16, 8, 1, 4>(int)
+    gemm ? bf16
+void LLGemm1_kernel<c10::BFloat16, 4>(c10::BFloat16 const*)
+    gemm ? bf16
+void mul_mat_vec_q<(ggml_type)12, 1, false>(void const*, void const*, float*)
+    gemm ?
+void dequantize_mul_mat_vec<1, 1, &(dequantize_q4_0(void const*))>(void const*, float const*, float*)
+    gemm ?
+_ZN5aiter50fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_ps_32x256E
+    gemm yes fp8
+_ZN5aiter50fmoe_bf16_pertokenMXfp4_g1u1_flat_novs_silu_16x128E
+    gemm yes fp4
+_ZN5aiter48fmoe_stage1_bf16_pertokenFp8_g1u1_64x128_2tg_pf3E
+    gemm yes fp8
+_ZN5aiter37fmoe_bf16_noquant_g1u0_vs_silu_32x256E
+    gemm yes bf16
+_ZN5aiter42fp8gemm_bf16_blockscale_BpreShuffle_32x128E
+    gemm yes fp8
+_ZN5aiter33f4gemm_bf16_per1x32Fp4_tn_256x256E
+    gemm yes fp4
+_ZN5aiter42i8gemm_bf16_perTokenI8_BpreShuffle_112x256E
+    gemm yes int8
+_ZN5aiter41bf16gemm_fp32bf16_tn_64x64_splitk_clean_E
+    gemm yes bf16
 ",
     );
 }
@@ -266,6 +316,16 @@ _ZN5aiter21fmha_fwd_hd128_bf16_cE
     attention yes bf16
 void ck_tile::kentry<256, 2, ck_tile::FmhaFwdKernel<ck_tile::BlockFmhaPipelineQRKSVS<x>>>(y)
     attention yes
+_ZN5aiter39mla_dec_stage1_bf16_a16w16_subQ16_mqa16E
+    attention yes bf16
+_ZN5aiter36mla_a8w8_qh16_qseqlen1_gqaratio16_psE
+    attention yes
+_ZN5aiter32pa_bf16_pertokenFp8_gqa16_2tg_4wE
+    attention yes bf16
+_ZN5aiter42PA_A16W8_BLK1024_1TG_4W_16mx1_64nx4_MTP_PSE
+    attention yes
+void aiter::mla_reduce_v1<128, 512>(float*)
+    helper no helper
 attn_fwd
     attention ? triton
 kernel_unified_attention_3d

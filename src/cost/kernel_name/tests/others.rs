@@ -71,6 +71,15 @@ triton_red_fused_native_layer_norm_2
     reduce no triton | triton reduce: native_layer_norm
 triton_per_fused__softmax_mm_1
     reduce no triton
+// The padding of the input of a product, the bias of one, partial sums of one, a product in int8.
+triton_red_fused_mm_native_layer_norm_2
+    reduce no triton
+triton_red_fused_add_addmm_3
+    reduce no triton
+triton_per_fused_mm_0
+    reduce no triton
+triton_red_fused__int_mm_mul_1
+    reduce no triton
 triton__0d1d2d3d
     fused ? triton
 ",
@@ -162,7 +171,11 @@ void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<long, int, in
 void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(x)
     sort no fp32 | topk
 void cub::DeviceScanKernel<cub::AgentScanPolicy<128, 15, int>>(x)
-    sort no | scan
+    scan no | scan
+void selective_scan_fwd_kernel<Selective_Scan_fwd_kernel_traits<128, 16, 1, false, true, true, true, c10::BFloat16, c10::complex<float> > >(SSMParamsBase)
+    scan no bf16
+_chunk_scan_fwd_kernel
+    scan no triton
 void at::native::triu_tril_kernel<float, int, false, 2, false>(x)
     pointwise no fp32
 void RNN_blockPersist_fp_LSTM<float, float, float, 160>(x)
