@@ -581,11 +581,12 @@ const PERHAPS: f64 = 0.9;
 
 /// The position of the first finding above the floor that reduces launches, and the share of kernel time by which steps
 /// become shorter afterwards: all of it if the idle time that the findings save at least lets the GPU limit the steps,
-/// else as far as what they save at most does.
+/// else as far as what they save at most does. Findings of low confidence only point at idle time.
 fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<(usize, f64)> {
     let worth = || findings.iter().filter(|finding| matters(finding, totals));
     let idle = || {
-        let savings = worth().filter_map(|finding| finding.saving.as_ref());
+        let sure = worth().filter(|finding| finding.confidence > Confidence::Low);
+        let savings = sure.filter_map(|finding| finding.saving.as_ref());
         savings.filter(|saving| saving.kind == SavingKind::Idle)
     };
     let busy_then = |saved: f64| {

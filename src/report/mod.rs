@@ -806,6 +806,9 @@ pub struct Method {
     pub attributable_share: Option<f64>,
     /// Share of the kernel time with a known launch and operator whose cost is known.
     pub cost_known_attributable_share: Option<f64>,
+    /// Whether the profile has calls of the host that launch work.
+    #[serde(skip)]
+    pub has_api_calls: bool,
     /// Where the names of layers come from.
     pub layer_source: Option<String>,
     /// Assumptions of the cost formulas that apply to this profile.

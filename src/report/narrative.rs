@@ -82,6 +82,10 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     {
         return "The calls are too short to compare: capture larger ones.".to_owned();
     }
+    if !report.method.has_api_calls {
+        return "Record the API calls that launch kernels, too: without them no kernel belongs to an operator."
+            .to_owned();
+    }
     let without_operator = report.unattributed.first();
     if without_operator.is_some_and(|row| row.text.contains(TENSORRT_LAYERS)) {
         return "The layers of a TensorRT engine are no operators: build it with \

@@ -475,8 +475,10 @@ fn span(report: &Report) -> String {
 
 /// The shortest and the longest step, in ns, where a mean would stand for neither.
 fn uneven(report: &Report) -> Option<(f64, f64)> {
-    /// From this ratio on.
+    /// From this ratio on. Among few steps a single longer one moves the mean.
     const APART: f64 = 2.0;
+    const FEW_APART: f64 = 1.25;
+    const FEW: usize = 6;
     let s = &report.summary;
     let steps = (report.timeline.steps.iter()).filter(|step| !step.warmup);
     let length = |step: &StepRow| step.window_part_ns.unwrap_or(step.ns) as f64;
@@ -486,7 +488,12 @@ fn uneven(report: &Report) -> Option<(f64, f64)> {
     }
     let least = lengths.iter().copied().reduce(f64::min)?;
     let most = lengths.iter().copied().reduce(f64::max)?;
-    (most > APART * least).then_some((least, most))
+    let apart = if lengths.len() < FEW {
+        FEW_APART
+    } else {
+        APART
+    };
+    (most > apart * least).then_some((least, most))
 }
 
 /// What shows the steps, where they are not numbered.
@@ -633,7 +640,7 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
                 ),
             ),
             Some(ns_high) => (
-                "may limit",
+                "may limit part of",
                 format!("{name} saves up to {} of it", ns(ns_high)),
             ),
         };
