@@ -190,13 +190,6 @@ pub enum Member {
     Rank(u32),
 }
 
-impl Member {
-    /// All kernels of a site, as a range of a sorted map.
-    pub(crate) fn kernels_of(site: SiteId) -> std::ops::RangeInclusive<Member> {
-        Member::Kernel(site, 0)..=Member::Kernel(site, u32::MAX)
-    }
-}
-
 /// The part of the run that a member covers, for assigning savings and for display.
 #[derive(Debug, Clone, Default)]
 pub struct AffectedTime {

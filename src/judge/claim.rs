@@ -9,7 +9,7 @@ use super::order::MinSaving;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
-use crate::facts::{Member, StepWeight, Totals};
+use crate::facts::{AffectedSite, Member, StepWeight, Totals};
 
 /// The order by the lower end of the saving, largest first, then severity, covered time, id and place.
 pub(super) fn by_min_saving(
@@ -78,8 +78,8 @@ pub(super) struct Claims<'a> {
     input: &'a dyn RuleInput,
     totals: Totals,
     sites: BTreeMap<SiteId, SiteClaims>,
-    /// Time that chains replace, per kernel of the sites that have several.
-    replaced_kernels: BTreeMap<Member, f64>,
+    /// Claimed of parts of sites; `None` for all parts of the kind together.
+    parts: BTreeMap<(SiteId, PartKind, Option<u32>), Claimed>,
     /// Claimed of single gaps and copies.
     members: BTreeMap<Member, f64>,
     gpu: f64,
@@ -107,12 +107,38 @@ const SURELY_WAITS: f64 = 0.8;
 struct SiteClaims {
     /// The site's whole time.
     whole: f64,
+    claimed: Claimed,
+    /// Index of the rule that replaces it.
+    by: usize,
+}
+
+/// What has been claimed of some work, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Claimed {
     /// Claimed, or not there to be claimed because the work is replaced.
     taken: f64,
     /// Time of work that a finding removes or replaces.
     replaced: f64,
-    /// Index of the rule that replaces it.
-    by: usize,
+}
+
+impl Claimed {
+    fn replace(&mut self, ns: f64, most: f64) {
+        self.replaced = (self.replaced + ns).min(most);
+        self.taken = self.taken.max(self.replaced);
+    }
+}
+
+/// The kinds of parts of a site. Two parts of one kind have no work in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PartKind {
+    /// The executions of a kernel, by its row, as far as findings about kernels claim them ...
+    Kernel,
+    /// ... and as far as chains do.
+    KernelInChains,
+    /// The calls of a chain, by its number: a call belongs to one chain at most.
+    Chain,
+    /// The backward calls of the calls of a chain, by its number. They may be calls of another chain.
+    Backward,
 }
 
 impl<'a> Claims<'a> {
@@ -121,7 +147,7 @@ impl<'a> Claims<'a> {
             input,
             totals: input.totals(),
             sites: BTreeMap::new(),
-            replaced_kernels: BTreeMap::new(),
+            parts: BTreeMap::new(),
             members: BTreeMap::new(),
             gpu: 0.0,
             idle: 0.0,
@@ -259,16 +285,15 @@ impl<'a> Claims<'a> {
 
     /// Marks the work that a finding covers as removed or replaced: nothing more can be saved on it.
     pub(super) fn replace(&mut self, draft: &FindingDraft) {
-        for affected in draft.matches.iter().flat_map(Match::all_sites) {
-            let site = self.site(affected.site, affected.time_ns);
-            site.replaced = (site.replaced + affected.time_ns).min(site.whole);
-            site.taken = site.taken.max(site.replaced);
-            site.by = draft.rule;
-        }
-        for (&site, part) in draft.matches.iter().flat_map(|m| &m.affected.parts) {
-            for (&row, (_, ns)) in &part.kernels {
-                let kernel = Member::Kernel(site, row);
-                *self.replaced_kernels.entry(kernel).or_default() += ns;
+        for matched in &draft.matches {
+            for (affected, is_backward) in sites_of(matched) {
+                let ns = affected.time_ns;
+                let site = self.site(affected.site, ns);
+                site.claimed.replace(ns, site.whole);
+                site.by = draft.rule;
+                self.add_to_parts(matched, affected, is_backward, |part, share| {
+                    part.replace(ns * share, f64::INFINITY);
+                });
             }
         }
     }
@@ -279,20 +304,10 @@ impl<'a> Claims<'a> {
         let mut by: Option<(f64, usize)> = None;
         for affected in &matched.affected.sites {
             time += affected.time_ns;
-            let Some(site) = self.sites.get(&affected.site).filter(|s| s.whole > 0.0) else {
+            let Some(site) = self.sites.get(&affected.site) else {
                 continue;
             };
-            let part = match matched.member {
-                // What chains replace of the site may be other kernels of it.
-                Member::Kernel(id, _) => {
-                    let kernels = self.replaced_kernels.range(Member::kernels_of(id));
-                    let by_chains: f64 = kernels.map(|(_, ns)| ns).sum();
-                    let own = self.replaced_kernels.get(&matched.member);
-                    let others = (site.replaced - by_chains).max(0.0);
-                    affected.time_ns * (others / site.whole) + own.copied().unwrap_or(0.0)
-                }
-                _ => affected.time_ns * (site.replaced / site.whole),
-            };
+            let part = self.claimed_of(matched, affected, false, |claimed| claimed.replaced);
             replaced += part;
             if part > by.map_or(0.0, |(most, _)| most) {
                 by = Some((part, site.by));
@@ -301,12 +316,108 @@ impl<'a> Claims<'a> {
         by.filter(|_| replaced > 0.5 * time).map(|(_, rule)| rule)
     }
 
-    /// What better findings claimed of the sites of a draft.
-    fn taken_before(&mut self, draft: &FindingDraft) -> BTreeMap<SiteId, f64> {
-        let sites = draft.matches.iter().flat_map(Match::all_sites);
-        sites
-            .map(|s| (s.site, self.site(s.site, s.time_ns).taken))
-            .collect()
+    /// What better findings claimed of the work of each match of a draft.
+    fn taken_before(&self, draft: &FindingDraft) -> BTreeMap<Member, f64> {
+        let of_match = |matched: &Match| {
+            let sites = sites_of(matched);
+            let taken = sites.map(|(affected, is_backward)| {
+                self.claimed_of(matched, affected, is_backward, |claimed| claimed.taken)
+            });
+            (matched.member, taken.sum())
+        };
+        draft.matches.iter().map(of_match).collect()
+    }
+
+    /// What has been claimed of the work that a match covers of a site, in ns: of the same kernels where they are
+    /// known, of others in proportion.
+    fn claimed_of(
+        &self,
+        matched: &Match,
+        affected: &AffectedSite,
+        is_backward: bool,
+        of: fn(&Claimed) -> f64,
+    ) -> f64 {
+        use PartKind::{Backward, Chain, Kernel, KernelInChains};
+        let id = affected.site;
+        let Some(site) = self.sites.get(&id).filter(|site| site.whole > 0.0) else {
+            return 0.0;
+        };
+        let part = |kind, at| self.parts.get(&(id, kind, at)).map_or(0.0, of);
+        // Claimed of parts of which it is known what they have in common with this one, and how much that is.
+        let (known, common) = match matched.member {
+            Member::Kernel(_, row) => {
+                let sum = |at| part(Kernel, at) + part(KernelInChains, at);
+                (sum(None), sum(Some(row)))
+            }
+            Member::Chain(chain) if is_backward => {
+                (part(Backward, None), part(Backward, Some(chain)))
+            }
+            Member::Chain(chain) => {
+                let kernels = matched.affected.parts.get(&id).map(|part| &part.kernels);
+                let of_kernels = part(Kernel, None);
+                match kernels.filter(|kernels| of_kernels > 0.0 && !kernels.is_empty()) {
+                    Some(kernels) => (
+                        part(Chain, None) + of_kernels,
+                        part(Chain, Some(chain))
+                            + self.of_executions(id, kernels, |row| part(Kernel, Some(row))),
+                    ),
+                    None => (part(Chain, None), part(Chain, Some(chain))),
+                }
+            }
+            _ => (0.0, 0.0),
+        };
+        let rest = (of(&site.claimed) - known).max(0.0);
+        rest * (affected.time_ns / site.whole) + common
+    }
+
+    /// What has been claimed of some executions of kernels, by what has been claimed of each kernel.
+    fn of_executions(
+        &self,
+        site: SiteId,
+        kernels: &BTreeMap<u32, (u64, f64)>,
+        claimed: impl Fn(u32) -> f64,
+    ) -> f64 {
+        let of_kernel = |(&row, &(_, ns)): (&u32, &(u64, f64))| {
+            let kernel = Member::Kernel(site, row);
+            let whole = self.input.affected_without_place(kernel).time_ns;
+            claimed(row) * (ns / whole.max(1.0)).min(1.0)
+        };
+        kernels.iter().map(of_kernel).sum()
+    }
+
+    /// Adds to the parts of a site that a match covers, each with its share of that.
+    fn add_to_parts(
+        &mut self,
+        matched: &Match,
+        affected: &AffectedSite,
+        is_backward: bool,
+        add: impl Fn(&mut Claimed, f64),
+    ) {
+        let mut to = |kind, number, share| {
+            for at in [Some(number), None] {
+                add(
+                    self.parts.entry((affected.site, kind, at)).or_default(),
+                    share,
+                );
+            }
+        };
+        match matched.member {
+            Member::Kernel(_, row) => to(PartKind::Kernel, row, 1.0),
+            Member::Chain(chain) if is_backward => to(PartKind::Backward, chain, 1.0),
+            Member::Chain(chain) => {
+                to(PartKind::Chain, chain, 1.0);
+                let part = matched.affected.parts.get(&affected.site);
+                let kernels = part.into_iter().flat_map(|part| &part.kernels);
+                for (&row, (_, ns)) in kernels {
+                    to(
+                        PartKind::KernelInChains,
+                        row,
+                        ns / affected.time_ns.max(1.0),
+                    );
+                }
+            }
+            _ => {}
+        }
     }
 
     fn site(&mut self, id: SiteId, at_least: f64) -> &mut SiteClaims {
@@ -327,7 +438,7 @@ impl<'a> Claims<'a> {
         &mut self,
         matched: &Match,
         kind: SavingKind,
-        before: Option<&BTreeMap<SiteId, f64>>,
+        before: Option<&BTreeMap<Member, f64>>,
     ) -> Taken {
         let mut taken = self.claim_of_kind(matched, kind, before);
         if let Some(step) = taken.step.as_mut().filter(|_| self.totals.paced_by_workers) {
@@ -340,7 +451,7 @@ impl<'a> Claims<'a> {
         &mut self,
         matched: &Match,
         kind: SavingKind,
-        before: Option<&BTreeMap<SiteId, f64>>,
+        before: Option<&BTreeMap<Member, f64>>,
     ) -> Taken {
         let wanted = matched.saving.map_or(0.0, |s| s.high);
         match kind {
@@ -390,30 +501,27 @@ impl<'a> Claims<'a> {
         &mut self,
         matched: &Match,
         wanted: f64,
-        before: Option<&BTreeMap<SiteId, f64>>,
+        before: Option<&BTreeMap<Member, f64>>,
     ) -> Taken {
-        let mut wanted = wanted.min(self.gpu_left());
-        for affected in matched.all_sites() {
-            let prior = before.and_then(|b| b.get(&affected.site)).copied();
-            let whole = self.site(affected.site, affected.time_ns).whole;
-            if let Some(prior) = prior.filter(|_| whole > 0.0) {
-                wanted -= prior * (affected.time_ns / whole);
-            }
-        }
+        let prior = before.and_then(|before| before.get(&matched.member));
+        let wanted = wanted.min(self.gpu_left()) - prior.copied().unwrap_or(0.0);
         let mut taken = Taken::default();
-        for affected in matched.all_sites() {
+        for (affected, is_backward) in sites_of(matched) {
             let floor_ns = match before {
                 Some(_) => 0.0,
                 None => affected.floor_ns,
             };
             let site = self.site(affected.site, affected.time_ns);
-            let of_site = site.whole - floor_ns - site.taken;
+            let of_site = site.whole - floor_ns - site.claimed.taken;
             let of_member = affected.time_ns - floor_ns;
             let part = (wanted - taken.claimed)
                 .min(of_site)
                 .min(of_member)
                 .max(0.0);
-            site.taken += part;
+            site.claimed.taken += part;
+            self.add_to_parts(matched, affected, is_backward, |claimed, share| {
+                claimed.taken += part * share;
+            });
             let weight = affected.step_weight.map(|weight| StepWeight {
                 low: weight.low * affected.exposed_share,
                 high: weight.high * affected.exposed_share,
@@ -468,6 +576,13 @@ impl<'a> Claims<'a> {
             high: step.high / devices,
         })
     }
+}
+
+/// The sites of a match, with whether they are the backward calls of a chain.
+fn sites_of(matched: &Match) -> impl Iterator<Item = (&AffectedSite, bool)> {
+    let own = matched.affected.sites.iter().map(|site| (site, false));
+    let backward = matched.affected.backward.iter();
+    own.chain(backward.map(|site| (site, true)))
 }
 
 /// The matches of a draft that save something, with how much.

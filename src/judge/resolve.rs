@@ -121,6 +121,8 @@ struct ChainShares {
     sites: BTreeMap<SiteId, f64>,
     /// The same per kernel.
     kernels: BTreeMap<Member, f64>,
+    /// The chains themselves, which have no call in common.
+    chains: BTreeSet<Member>,
 }
 
 impl ChainShares {
@@ -131,6 +133,7 @@ impl ChainShares {
         for (kernel, share) in &other.kernels {
             *self.kernels.entry(*kernel).or_default() += share;
         }
+        self.chains.extend(&other.chains);
     }
 
     /// Whether chains take most of the time of a match.
@@ -138,6 +141,9 @@ impl ChainShares {
         if matches!(matched.member, Member::Kernel(..)) {
             let share = self.kernels.get(&matched.member);
             return share.is_some_and(|share| *share > 0.5);
+        }
+        if matches!(matched.member, Member::Chain(_)) {
+            return self.chains.contains(&matched.member);
         }
         let sites = &matched.affected.sites;
         let share = |site: &SiteId| self.sites.get(site).copied().unwrap_or(0.0).min(1.0);
@@ -155,6 +161,7 @@ impl Covered {
                 covered.whole.extend(subjects(matched));
                 continue;
             }
+            covered.by_chains.chains.insert(matched.member);
             for part in &matched.affected.sites {
                 *covered.by_chains.sites.entry(part.site).or_default() += part.time_ns;
             }
@@ -857,9 +864,21 @@ mod tests {
         for share in [0.3, 0.3] {
             let sites = BTreeMap::from([(site, share)]);
             let kernels = BTreeMap::from([(kernel(0), share)]);
-            shares.add(&ChainShares { sites, kernels });
+            let chains = BTreeSet::from([Member::Chain(0)]);
+            shares.add(&ChainShares {
+                sites,
+                kernels,
+                chains,
+            });
         }
-        let held = [Member::Site(site), kernel(0), kernel(1)].map(|m| shares.hold(&matched(m)));
-        assert_eq!(held, [true, true, false]);
+        let held = |member| shares.hold(&matched(member));
+        assert_eq!(
+            [Member::Site(site), kernel(0), kernel(1)].map(held),
+            [true, true, false]
+        );
+        assert_eq!(
+            [0, 1].map(|chain| held(Member::Chain(chain))),
+            [true, false]
+        );
     }
 }

@@ -10,3 +10,4 @@ mod joined_findings;
 mod late_launches;
 mod limited_steps;
 mod loading;
+mod parts_of_sites;
