@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::maker::{Maker, maker};
 use super::{Answer, Entry, FactTable, Subject, facts, median};
 use crate::base::DType;
 use crate::correlate::{Direction, Exclusion, Run, Site, WithoutOperator};
@@ -34,6 +35,8 @@ pub(super) struct Sums {
     pub(super) unshaped_math_ns: f64,
     pub(super) memory_ns: f64,
     pub(super) triton_ns: f64,
+    /// Time of the kernels of TensorRT's engines.
+    pub(super) tensorrt_ns: f64,
     pub(super) comm_kernel_ns: f64,
     pub(super) unknown_family_ns: f64,
     pub(super) fused_attention_ns: f64,
@@ -76,6 +79,10 @@ impl Sums {
                 }
                 if name.triton {
                     sums.triton_ns += ns;
+                }
+                let by_torch_tensorrt = site.op.as_ref().is_some_and(|op| op.module == "tensorrt");
+                if by_torch_tensorrt || maker(&name.base, name.triton) == Some(Maker::TensorRt) {
+                    sums.tensorrt_ns += ns;
                 }
                 if name.family == Family::Attention {
                     sums.fused_attention_ns += ns;
@@ -398,6 +405,8 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     "run.memory_bound_share": DOUBLE => |t| Answer::share(t.sums.memory_ns, t.sums.kernel_ns),
     /// Share of kernel time in Triton kernels: above 0 means torch.compile or custom Triton
     "run.triton_share": DOUBLE => |t| Answer::share(t.sums.triton_ns, t.sums.kernel_ns),
+    /// Share of kernel time in engines of TensorRT, by the names of kernels and by the operators of Torch-TensorRT
+    "run.tensorrt_share": DOUBLE => |t| Answer::share(t.sums.tensorrt_ns, t.sums.kernel_ns),
     /// Share of kernel time in fused attention kernels
     "run.fused_attention_share": DOUBLE =>
         |t| Answer::share(t.sums.fused_attention_ns, t.sums.kernel_ns),

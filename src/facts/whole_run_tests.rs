@@ -107,6 +107,22 @@ fn shares_of_zero_do_not_apply() {
 }
 
 #[test]
+fn engines_are_known_by_kernels_and_operators() {
+    let mut profile = ProfileBuilder::new();
+    launch(&mut profile, "__myl_AddCastMean_0x1234", 100);
+    launch(
+        &mut profile,
+        "sm80_xmma_gemm_f16f16_f16f16_f16_tn_n_kernel_trt",
+        300,
+    );
+    launch(&mut profile, "softmax_warp_forward", 500);
+    profile.range("tensorrt::execute_engine", 1_000, 2_000).kind = RangeKind::CpuOp;
+    launch(&mut profile, "nvjet_hsh_64x64_64x16_1x2_h_bz_TNT", 1_100);
+    let costed = costed(profile);
+    assert_eq!(of_run(&costed, "run.tensorrt_share"), double(0.75));
+}
+
+#[test]
 fn step_facts_require_steps() {
     let mut profile = ProfileBuilder::new();
     launch(&mut profile, "softmax_warp_forward", 100);

@@ -330,8 +330,8 @@ fn marlin(call: &Call) -> Result<OpCost, UnknownCost> {
     let scales = scales.ok_or(UnknownCost::BadArguments)?;
     let n = *scales.shape.last().ok_or(UnknownCost::BadArguments)?;
     // 4 or 8 bits per weight.
-    let bits = product([32, count(&weights.shape)]).checked_div(product([n, k]));
-    if !matches!(bits, Some(4 | 8)) || product([32, count(&weights.shape)]) % product([n, k]) != 0 {
+    let stored = product([32, count(&weights.shape)]);
+    if ![4, 8].iter().any(|bits| product([*bits, n, k]) == stored) {
         return Err(UnknownCost::BadArguments);
     }
     let gemm = GemmSize {
