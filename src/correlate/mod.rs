@@ -22,6 +22,7 @@ mod layers;
 pub(crate) mod literal;
 mod model;
 mod op_calls;
+mod optimizer_steps;
 mod profiler_overhead;
 mod pruning;
 pub(crate) mod python_frame;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::StepSource;
+use super::optimizer_steps;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use crate::base::statistics::median;
 use crate::profile::{
@@ -15,7 +16,7 @@ use crate::profile::{
 };
 
 /// Largest difference between two steps with the same work, as a share of their kernels.
-const SAME_WORK: f64 = 0.05;
+pub(super) const SAME_WORK: f64 = 0.05;
 /// Minimum number of steps that must be alike when only a repetition shows them.
 const FEWEST_REPETITIONS: usize = 3;
 /// Share of the distances between the steps of a repeating sequence that must be about the same.
@@ -24,7 +25,7 @@ const REGULAR: f64 = 0.7;
 /// layers repeat as well, but what comes before the first and after the last layer of each step differs.
 const ALIKE: f64 = 0.95;
 /// Largest difference in the number of kernels between steps shown by a repeated range.
-const ALIKE_KERNELS: f64 = 0.1;
+pub(super) const ALIKE_KERNELS: f64 = 0.1;
 /// Share of a process's kernels that repeated ranges must hold to be its steps.
 const MOST_WORK: f64 = 0.5;
 
@@ -61,7 +62,9 @@ pub(super) fn recognize(
                 let launched = work.get(process.idx())?;
                 match source {
                     StepSource::NamedRange => by_name(&ranges, process, launched),
-                    StepSource::Optimizer => by_optimizer(&ranges, process, launched),
+                    StepSource::Optimizer => {
+                        optimizer_steps::recognize(profile, texts, &ranges, process, launched)
+                    }
                     StepSource::DataLoader => by_loader(&ranges, process, launched),
                     StepSource::RepeatedRange => by_repeated_range(&ranges.user, process, launched)
                         .or_else(|| {
@@ -82,10 +85,10 @@ pub(super) fn recognize(
 
 /// When the kernels and graphs of a process were launched, in time order.
 #[derive(Debug, Clone, Default)]
-struct Launched {
+pub(super) struct Launched {
     times: Vec<i64>,
-    /// The names of the kernels; `None` for a graph.
-    names: Vec<Option<StrId>>,
+    /// The kinds of the kernels; `None` for a graph.
+    kinds: Vec<Option<LaunchKind>>,
 }
 
 impl Launched {
@@ -95,11 +98,11 @@ impl Launched {
         before(span.start)..before(span.end)
     }
 
-    fn count(&self, span: Span) -> usize {
+    pub(super) fn count(&self, span: Span) -> usize {
         self.rows(span).len()
     }
 
-    fn first(&self) -> Option<i64> {
+    pub(super) fn first(&self) -> Option<i64> {
         self.times.first().copied()
     }
 
@@ -109,26 +112,32 @@ impl Launched {
 
     /// Without what is launched in these disjoint spans, which are in time order.
     fn outside(&self, spans: &[Span]) -> Launched {
-        let rows = self.times.iter().zip(&self.names);
-        let (times, names) = rows
+        let rows = self.times.iter().zip(&self.kinds);
+        let (times, kinds) = rows
             .filter(|(time, _)| !Span::one_contains(spans, **time))
             .map(|(t, n)| (*t, *n))
             .unzip();
-        Launched { times, names }
+        Launched { times, kinds }
+    }
+
+    /// What was launched in a span, in time order.
+    pub(super) fn kinds_in(&self, span: Span) -> &[Option<LaunchKind>] {
+        self.kinds.get(self.rows(span)).unwrap_or_default()
     }
 
     fn names_in(&self, span: Span) -> FxHashSet<Option<StrId>> {
-        let names = self.names.get(self.rows(span)).unwrap_or_default();
-        names.iter().copied().collect()
+        let kinds = self.kinds_in(span).iter();
+        kinds.map(|kind| kind.map(|(_, name, _)| name)).collect()
     }
 }
 
 fn launched_by_process(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
-    let mut rows: Vec<Vec<(i64, Option<StrId>)>> = vec![Vec::new(); profile.processes.len()];
+    let mut rows: Vec<Vec<(i64, Option<LaunchKind>)>> = vec![Vec::new(); profile.processes.len()];
     for (kernel, call) in profile.kernels.iter().zip(launches) {
         let call = call.and_then(|id| profile.calls.get(id.idx()));
         if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
-            rows.push((call.span.start, Some(kernel.name)));
+            let kind = (kernel.device, kernel.name, kernel.config);
+            rows.push((call.span.start, Some(kind)));
         }
     }
     for call in &profile.calls {
@@ -141,25 +150,26 @@ fn launched_by_process(profile: &Profile, launches: &[Option<CallId>]) -> Vec<La
     }
     let of_process = rows.into_iter().map(|mut rows| {
         rows.sort_by_key(|(at, _)| *at);
-        let (times, names) = rows.into_iter().unzip();
-        Launched { times, names }
+        let (times, kinds) = rows.into_iter().unzip();
+        Launched { times, kinds }
     });
     of_process.collect()
 }
 
 /// Ranges with the same text on one thread, in time order, without those inside one another.
 #[derive(Debug)]
-struct Repeated {
-    process: ProcessId,
+pub(super) struct Repeated {
+    pub(super) process: ProcessId,
     text: String,
-    spans: Vec<Span>,
+    pub(super) spans: Vec<Span>,
 }
 
 /// The ranges that may show the steps, by kind.
-struct CandidateRanges {
+pub(super) struct CandidateRanges {
     named: Vec<Repeated>,
-    optimizer: Vec<Repeated>,
-    loader: Vec<Repeated>,
+    /// Calls of any optimizer, without those inside one another: per thread, in time order.
+    pub(super) optimizer: BTreeMap<ThreadId, Vec<(Span, StrId)>>,
+    pub(super) loader: Vec<Repeated>,
     /// Outside all other ranges of the user.
     user: Vec<Repeated>,
     /// Only inside ranges of the user that occur once, and outside declared warm-up: `forward` in the one
@@ -178,7 +188,8 @@ impl CandidateRanges {
                     | RangeClass::Autograd { .. }
             )
         };
-        let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 4] = Default::default();
+        let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 3] = Default::default();
+        let mut optimizer: BTreeMap<ThreadId, Vec<(Span, StrId)>> = BTreeMap::new();
         let mut occurs: FxHashMap<(ThreadId, StrId), usize> = FxHashMap::default();
         for (_, range, meaning) in texts.parts(profile, user) {
             if texts.role(range, meaning) == RangeRole::User {
@@ -195,8 +206,15 @@ impl CandidateRanges {
         });
         for (_, range, meaning) in ranges {
             let group = match meaning.what {
-                RangeClass::Optimizer => groups.get_mut(0).filter(|_| is_step(profile, range)),
-                RangeClass::DataLoading => groups.get_mut(1),
+                RangeClass::Optimizer => {
+                    let calls = optimizer.entry(range.thread).or_default();
+                    let after = |(last, _): &(Span, StrId)| range.span.start >= last.end;
+                    if is_step(profile, range) && calls.last().is_none_or(after) {
+                        calls.push((range.span, range.text));
+                    }
+                    None
+                }
+                RangeClass::DataLoading => groups.get_mut(0),
                 _ if texts.role(range, meaning) == RangeRole::User => {
                     if names_a_step(profile.text(range.text)) {
                         let first = || (range.text, Vec::new());
@@ -215,8 +233,8 @@ impl CandidateRanges {
                     }
                     let warms_up = Span::one_contains(warmup, range.span.start);
                     match (outermost, wrapped && !warms_up) {
-                        (true, _) => groups.get_mut(2),
-                        (_, true) => groups.get_mut(3),
+                        (true, _) => groups.get_mut(1),
+                        (_, true) => groups.get_mut(2),
                         _ => None,
                     }
                 }
@@ -227,12 +245,12 @@ impl CandidateRanges {
                 add_outermost(spans, range.span);
             }
         }
-        let [optimizer, loader, user, wrapped] = groups;
+        let [loader, user, wrapped] = groups;
         let named = named.into_iter();
         let named = named.map(|(thread, (text, spans))| ((thread, text), spans));
         CandidateRanges {
             named: repeated(profile, named),
-            optimizer: repeated(profile, optimizer),
+            optimizer,
             loader: repeated(profile, loader),
             user: repeated(profile, user),
             wrapped: repeated(profile, wrapped),
@@ -327,40 +345,6 @@ fn most_frequent(ranges: &[Repeated], process: ProcessId) -> Option<&Repeated> {
     own.max_by_key(|r| (r.spans.len(), std::cmp::Reverse(&r.text)))
 }
 
-/// A step ends with the optimizer. The first one begins when the loader is asked for its batch; without a
-/// loader it counts only if its work is that of the others.
-fn by_optimizer(
-    ranges: &CandidateRanges,
-    process: ProcessId,
-    work: &Launched,
-) -> Option<Recognized> {
-    let steps = most_frequent(&ranges.optimizer, process)?;
-    let ends = steps.spans.iter().map(|s| s.end);
-    let spans = ends.clone().zip(ends.skip(1));
-    let mut spans: Vec<Span> = spans.map(|(start, end)| Span { start, end }).collect();
-    let Span { start: first, end } = *steps.spans.first()?;
-    let loaders = ranges.loader.iter().filter(|r| r.process == process);
-    let batch = loaders.filter_map(|r| r.spans.first()).map(|s| s.start);
-    let batch = batch.filter(|start| *start < first).min();
-    let typical = median(&mut spans.iter().map(|s| work.count(*s)).collect::<Vec<_>>());
-    let complete = |span: &Span| {
-        typical.is_some_and(|typical| alike(work.count(*span), typical, ALIKE_KERNELS))
-    };
-    let start = batch.or_else(|| {
-        let start = work.first()?;
-        complete(&Span { start, end }).then_some(start)
-    });
-    if let Some(start) = start.filter(|start| *start < end) {
-        spans.insert(0, Span { start, end });
-    }
-    spans.retain(|span| work.count(*span) > 0);
-    (!spans.is_empty()).then(|| Recognized {
-        source: StepSource::Optimizer,
-        text: steps.text.clone(),
-        spans,
-    })
-}
-
 /// A step begins when the loader is asked for its batch.
 fn by_loader(ranges: &CandidateRanges, process: ProcessId, work: &Launched) -> Option<Recognized> {
     let loader = most_frequent(&ranges.loader, process)?;
@@ -446,7 +430,7 @@ fn by_repeated_range(
 }
 
 /// Whether two numbers differ by at most a share of the larger one.
-fn alike(a: usize, b: usize, by: f64) -> bool {
+pub(super) fn alike(a: usize, b: usize, by: f64) -> bool {
     a.abs_diff(b) as f64 <= by * a.max(b) as f64
 }
 
@@ -487,7 +471,7 @@ fn by_kernels(
 }
 
 /// A kernel's device, name and launch configuration.
-type LaunchKind = (DeviceId, StrId, ConfigId);
+pub(super) type LaunchKind = (DeviceId, StrId, ConfigId);
 
 /// The kernels of a process in the order of their launches.
 struct KernelSequence {
