@@ -198,7 +198,7 @@ impl CandidateRanges {
         }
         // Per thread: where the outermost open range of the user ends, and the outermost one that is repeated.
         let mut open: FxHashMap<ThreadId, [i64; 2]> = FxHashMap::default();
-        let mut named: BTreeMap<ThreadId, (StrId, Vec<Span>)> = BTreeMap::new();
+        let mut named: BTreeMap<(ThreadId, &str), (StrId, Vec<Span>)> = BTreeMap::new();
         let ranges = texts.parts(profile, user).filter(|(_, range, _)| {
             range.span.end < i64::MAX
                 && range.span.ns() > 0
@@ -216,9 +216,9 @@ impl CandidateRanges {
                 }
                 RangeClass::DataLoading => groups.get_mut(0),
                 _ if texts.role(range, meaning) == RangeRole::User => {
-                    if names_a_step(profile.text(range.text)) {
+                    if let Some(kind) = kind_of_step(profile.text(range.text)) {
                         let first = || (range.text, Vec::new());
-                        let (_, spans) = named.entry(range.thread).or_insert_with(first);
+                        let (_, spans) = named.entry((range.thread, kind)).or_insert_with(first);
                         add_outermost(spans, range.span);
                     }
                     let [any, repeated] = open.entry(range.thread).or_insert([i64::MIN; 2]);
@@ -247,7 +247,7 @@ impl CandidateRanges {
         }
         let [loader, user, wrapped] = groups;
         let named = named.into_iter();
-        let named = named.map(|(thread, (text, spans))| ((thread, text), spans));
+        let named = named.map(|((thread, _), (text, spans))| ((thread, text), spans));
         CandidateRanges {
             named: repeated(profile, named),
             optimizer,
@@ -274,34 +274,44 @@ const KINDS_OF_STEPS: &[&str] = &[
     "denoising",
 ];
 
-/// Whether a text begins with the word for a step, as `step[EXTEND bs=15]` of SGLang does, or ends with
-/// what kind of step it is.
-fn names_a_step(text: &str) -> bool {
+/// The kind of step that a text names: the word before `step` at its end, or the word for a step that it
+/// begins with, as in `step[EXTEND bs=15]` of SGLang.
+fn kind_of_step(text: &str) -> Option<&'static str> {
     let lower = text.to_ascii_lowercase();
     let mut words = lower.rsplit(|c: char| !c.is_alphanumeric());
     if matches!(words.next(), Some("step" | "iteration"))
-        && words
-            .next()
-            .is_some_and(|kind| KINDS_OF_STEPS.contains(&kind))
+        && let Some(kind) = words.next()
+        && let Some(kind) = KINDS_OF_STEPS.iter().find(|known| **known == kind)
     {
-        return true;
+        return Some(kind);
     }
-    let word = |word: &str| {
-        let start = text.get(..word.len());
-        let rest = text.get(word.len()..).and_then(|rest| rest.chars().next());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(word))
-            && rest.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+    let begins_with = |word: &str| {
+        let rest = lower.strip_prefix(word).map(|rest| rest.chars().next());
+        rest.is_some_and(|next| next.is_none_or(|c| !c.is_alphanumeric() && c != '_'))
     };
-    ["step", "iteration", "train_step", "training_step"]
-        .into_iter()
-        .any(word)
+    [
+        ("step", "step"),
+        ("iteration", "iteration"),
+        ("train_step", "train"),
+        ("training_step", "training"),
+    ]
+    .into_iter()
+    .find_map(|(word, kind)| begins_with(word).then_some(kind))
 }
 
-/// Ranges that name a step without numbering it.
+/// Ranges that name a step without numbering it; of several kinds the one with most work, so that a
+/// validation step is no training step.
 fn by_name(ranges: &CandidateRanges, process: ProcessId, work: &Launched) -> Option<Recognized> {
     let own = ranges.named.iter().filter(|r| r.process == process);
     let held = |range: &Repeated| range.spans.iter().map(|s| work.count(*s)).sum::<usize>();
-    let steps = own.max_by_key(|range| held(range))?;
+    let length = |range: &Repeated| {
+        range
+            .spans
+            .iter()
+            .map(|s| s.ns())
+            .fold(0, i64::saturating_add)
+    };
+    let steps = own.max_by_key(|range| (held(range), length(range)))?;
     (held(steps) > 0).then(|| Recognized {
         source: StepSource::NamedRange,
         text: steps.text.clone(),
@@ -698,7 +708,7 @@ fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::names_a_step;
+    use super::kind_of_step;
     use crate::correlate::Run;
     use crate::correlate::testing::ProfileBuilder;
     use crate::profile::{Device, DeviceId, ThreadId};
@@ -801,15 +811,16 @@ mod tests {
 
     #[test]
     fn steps_are_named_by_their_first_word_or_by_their_kind() {
-        for text in [
-            "step[EXTEND bs=15]",
-            "Iteration",
-            "train_step",
-            "moe_train_step",
-            "model.training_step",
-            "Decode step",
+        for (text, kind) in [
+            ("step[EXTEND bs=15]", "step"),
+            ("Iteration", "iteration"),
+            ("train_step", "train"),
+            ("train_step[bs=4]", "train"),
+            ("moe_train_step", "train"),
+            ("model.training_step", "training"),
+            ("Decode step", "decode"),
         ] {
-            assert!(names_a_step(text), "{text}");
+            assert_eq!(kind_of_step(text), Some(kind), "{text}");
         }
         for text in [
             "optimizer_step",
@@ -818,7 +829,28 @@ mod tests {
             "trainstep",
             "step_lr",
         ] {
-            assert!(!names_a_step(text), "{text}");
+            assert_eq!(kind_of_step(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn steps_are_of_the_kind_with_most_work() {
+        let mut b = ProfileBuilder::new();
+        for step in 0..6 {
+            let at = step * 1_000;
+            let validates = step % 2 == 0;
+            b.range(
+                ["train_step", "val_step"][usize::from(validates)],
+                at,
+                at + 900,
+            );
+            for kernel in 0..if validates { 3 } else { 9 } {
+                b.launch(at + 100 + kernel * 50);
+            }
+        }
+        let run = b.run();
+        let steps: Vec<_> = run.steps.iter().map(|s| s.span.start).collect();
+        assert_eq!(steps, [1_000, 3_000, 5_000]);
+        assert_eq!(run.step_origin.unwrap().text, "train_step");
     }
 }
