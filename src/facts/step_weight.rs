@@ -7,7 +7,7 @@
 //! ahead of late launches.
 
 use super::StepWeight;
-use crate::correlate::{DeviceTimeline, GapCause, Run};
+use crate::correlate::{DeviceTimeline, Gap, GapCause, Run};
 use crate::profile::Span;
 
 /// Where late launches follow, kernel time does not count from this busy share downwards ...
@@ -21,12 +21,26 @@ const SAME: f64 = 0.25;
 
 /// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead
 /// leaves open which.
-pub(crate) fn step_weight(devices: &[DeviceTimeline]) -> Option<f64> {
+pub(crate) fn step_weight(run: &Run) -> Option<f64> {
+    weight_of(&run.timeline.devices, &inner_ends(run))
+}
+
+/// `ends` are of all steps but the last.
+fn weight_of(devices: &[DeviceTimeline], ends: &[i64]) -> Option<f64> {
     let mut time = Time::default();
     for device in devices {
-        time.add(device, |_| {});
+        time.add(device, ends, |_| {});
     }
     time.sure_weight()
+}
+
+/// When the GPU was done with each step but the last.
+fn inner_ends(run: &Run) -> Vec<i64> {
+    let steps = run.steps.iter().filter(|step| !step.warmup);
+    let mut ends: Vec<i64> = steps.filter_map(|step| Some(step.gpu?.end)).collect();
+    ends.sort_unstable();
+    ends.pop();
+    ends
 }
 
 /// The part of kernel time that counts where late launches follow and the GPU is busy this share of the time.
@@ -55,12 +69,13 @@ impl LateWork {
     /// `None` where all kernels have the weight of the run.
     pub(super) fn of(run: &Run) -> Option<LateWork> {
         let mut time = Time::default();
+        let ends = inner_ends(run);
         // Per device: the work before late launches, and where to look in it.
         let mut late_work: Vec<(Vec<Span>, usize)> =
             vec![Default::default(); run.profile.devices.len()];
         for device in &run.timeline.devices {
             let mut spans = Vec::new();
-            time.add(device, |span| spans.push(span));
+            time.add(device, &ends, |span| spans.push(span));
             spans.reverse();
             if let Some(slot) = late_work.get_mut(device.device.idx()) {
                 *slot = (spans, 0);
@@ -114,6 +129,8 @@ struct Time {
     busy_ns: f64,
     /// Of it, before a late launch.
     before_late_ns: f64,
+    /// Of it, at the end of the window, where a late launch would have followed.
+    tail_ns: f64,
     /// Idle time of late launches.
     late_ns: f64,
     reliable_late_ns: f64,
@@ -121,9 +138,10 @@ struct Time {
 
 impl Time {
     /// Adds a device; `late_work` takes its work before late launches, the last first.
-    fn add(&mut self, device: &DeviceTimeline, mut late_work: impl FnMut(Span)) {
+    fn add(&mut self, device: &DeviceTimeline, ends: &[i64], mut late_work: impl FnMut(Span)) {
         // From the end backwards: what comes after the work.
-        let mut late = false;
+        let mut late = late_follows(device, ends);
+        let mut is_tail = true;
         let mut until = device.span.end;
         let mut excluded = device.excluded.iter().rev().peekable();
         for gap in device.gaps.iter().rev() {
@@ -136,29 +154,17 @@ impl Time {
             while let Some(span) = excluded.next_if(|span| span.end > work.start) {
                 busy = busy.saturating_sub(span.clip(work).ns());
             }
-            self.work(busy, late);
+            self.work(busy, late, is_tail);
             if late {
                 late_work(work);
             }
-            match gap.cause {
-                _ if gap.after_wait => late = false,
-                // Nothing was launched any more.
-                _ if gap.ended_by.is_none() => {}
-                GapCause::Waiting | GapCause::ProfilerOverhead | GapCause::Unknown => {}
-                // Still late after a wait.
-                GapCause::AfterSync
-                | GapCause::BlockingCopy
-                | GapCause::DataLoading
-                | GapCause::Allocation
-                | GapCause::ModuleLoad
-                | GapCause::SlowLaunch
-                | GapCause::HostLate
-                | GapCause::HostBusy => {
-                    late = true;
-                    self.late_ns += gap.span.ns() as f64;
-                    self.reliable_late_ns += gap.reliable_ns as f64;
-                }
+            let own = begins_late(gap);
+            if own == Some(true) {
+                self.late_ns += gap.span.ns() as f64;
+                self.reliable_late_ns += gap.reliable_ns as f64;
             }
+            late = own.unwrap_or(late);
+            is_tail &= own.is_none();
             until = gap.span.start;
         }
         let first = Span {
@@ -168,16 +174,18 @@ impl Time {
         let busy = excluded.fold(first.ns(), |busy, span| {
             busy.saturating_sub(span.clip(first).ns())
         });
-        self.work(busy, late);
+        self.work(busy, late, is_tail);
         if late {
             late_work(first);
         }
     }
 
-    fn work(&mut self, busy: i64, late: bool) {
+    fn work(&mut self, busy: i64, late: bool, is_tail: bool) {
         self.busy_ns += busy as f64;
-        if late {
-            self.before_late_ns += busy as f64;
+        match (late, is_tail) {
+            (true, true) => self.tail_ns += busy as f64,
+            (true, false) => self.before_late_ns += busy as f64,
+            _ => {}
         }
     }
 
@@ -204,8 +212,44 @@ impl Time {
         if self.busy_ns <= 0.0 {
             return 0.0;
         }
-        rounded(1.0 - (1.0 - self.counts(late_ns)) * self.before_late_ns / self.busy_ns)
+        let late = self.before_late_ns + self.tail_ns;
+        rounded(1.0 - (1.0 - self.counts(late_ns)) * late / self.busy_ns)
     }
+}
+
+/// Whether what follows a gap was launched late; `None` if the gap tells neither that nor that the host waited.
+fn begins_late(gap: &Gap) -> Option<bool> {
+    match gap.cause {
+        _ if gap.after_wait => Some(false),
+        // Nothing was launched any more.
+        _ if gap.ended_by.is_none() => None,
+        GapCause::Waiting | GapCause::ProfilerOverhead | GapCause::Unknown => None,
+        // Still late after a wait.
+        GapCause::AfterSync
+        | GapCause::BlockingCopy
+        | GapCause::DataLoading
+        | GapCause::Allocation
+        | GapCause::ModuleLoad
+        | GapCause::SlowLaunch
+        | GapCause::HostLate
+        | GapCause::HostBusy => Some(true),
+    }
+}
+
+/// Whether a late launch would follow the window: whether one follows most of the steps that end before.
+fn late_follows(device: &DeviceTimeline, ends: &[i64]) -> bool {
+    let mut after: Vec<Option<bool>> = device.gaps.iter().map(begins_late).collect();
+    let mut next = None;
+    for own in after.iter_mut().rev() {
+        next = own.or(next);
+        *own = next;
+    }
+    let after_steps = ends.iter().filter_map(|end| {
+        let gap = device.gaps.partition_point(|gap| gap.span.end <= *end);
+        after.get(gap).copied().flatten()
+    });
+    let (late, others): (Vec<bool>, Vec<bool>) = after_steps.partition(|late| *late);
+    late.len() > others.len()
 }
 
 fn rounded(weight: f64) -> f64 {
@@ -219,7 +263,6 @@ fn rounded(weight: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::correlate::Gap;
     use crate::profile::{CallId, DeviceId};
 
     /// A device that works for 80 and idles for 20, again and again.
@@ -249,7 +292,7 @@ mod tests {
     }
 
     fn weight(causes: &[(GapCause, bool)]) -> Option<f64> {
-        step_weight(&[device(causes)])
+        weight_of(&[device(causes)], &[])
     }
 
     #[test]
@@ -264,6 +307,41 @@ mod tests {
         // 80 % busy before each of them; nothing is known of what follows the last kernel.
         let weight = weight(&[(GapCause::HostLate, false); 4]).unwrap_or_default();
         assert!((weight - (1.0 - 0.25 * 0.8)).abs() < 1e-9, "{weight}");
+    }
+
+    #[test]
+    fn work_at_the_end_counts_as_at_the_end_of_other_steps() {
+        let (late, wait) = ((GapCause::HostLate, false), (GapCause::AfterSync, true));
+        let all = weight_of(&[device(&[late; 4])], &[80, 180, 280]).unwrap_or_default();
+        assert!((all - 0.75).abs() < 1e-9, "{all}");
+        // The host waits at the end of each step.
+        let waits = [device(&[late, wait, late, wait, late])];
+        let known = weight_of(&waits, &[180, 380]);
+        assert_eq!(known, weight_of(&waits, &[]));
+    }
+
+    #[test]
+    fn the_last_step_is_like_the_others() {
+        use crate::correlate::testing::ProfileBuilder;
+        use crate::profile::ThreadId;
+        let weight = |waits: bool| {
+            let mut b = ProfileBuilder::new();
+            for step in 0..4 {
+                let at = step * 1_000_000;
+                b.range(&format!("step {step}"), at, at + 900_000);
+                for launch in [at, at + 300_000] {
+                    let kernel = b.launch(launch);
+                    b.profile.kernels[kernel].span.end += 100_000;
+                }
+                if waits {
+                    b.call(ThreadId(0), "cudaDeviceSynchronize", at + 310_000, 0);
+                    b.profile.calls.last_mut().unwrap().span.end = at + 410_000;
+                }
+            }
+            step_weight(&b.run())
+        };
+        assert_eq!(weight(false), Some(0.0));
+        assert_eq!(weight(true), Some(0.5));
     }
 
     #[test]
@@ -285,7 +363,7 @@ mod tests {
             gap.reliable_ns = 0;
             gap.span.start -= 40;
         }
-        assert_eq!(step_weight(&[device]), None);
+        assert_eq!(weight_of(&[device], &[]), None);
     }
 
     #[test]
@@ -301,7 +379,7 @@ mod tests {
         b.profile.kernels[head].span.end = b.profile.kernels[head].span.start + 500_000;
         b.profile.kernels[head].name = b.profile.strings.intern("head");
         let run = b.run();
-        let overall = step_weight(&run.timeline.devices).unwrap();
+        let overall = step_weight(&run).unwrap();
         let weights = site_weights(&run);
         let of = |name: &str| {
             let site = run.sites.iter().position(|s| {

@@ -741,7 +741,7 @@ fn totals_of(run: &Run) -> Totals {
         comm_slack_ns: sum(|d| d.comm_slack_ns),
         host_slack_ns: None,
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
-        step_weight: step_weight(devices),
+        step_weight: step_weight(run),
     }
 }
 
