@@ -305,6 +305,8 @@ pub struct MemorySet {
 /// A whole CUDA graph launch recorded as one interval: the kernels inside are not in the file.
 #[derive(Debug, Clone, Copy)]
 pub struct GraphTrace {
+    /// The executable graph: launches of one do the same work.
+    pub exec: Option<u32>,
     /// When it ran.
     pub span: Span,
     /// The GPU it ran on.

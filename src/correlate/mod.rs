@@ -237,9 +237,11 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let call = |process, correlation| work_calls.get(process, correlation);
     let copies = profile.copies.iter();
     let sets = profile.sets.iter();
+    let graphs = profile.graphs.iter();
     Run {
         copy_calls: copies.map(|c| call(c.process, c.correlation)).collect(),
         set_calls: sets.map(|s| call(s.process, s.correlation)).collect(),
+        graph_calls: graphs.map(|g| call(g.process, g.correlation)).collect(),
         links,
         scopes,
         capture_scopes,

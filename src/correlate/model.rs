@@ -41,6 +41,8 @@ pub struct Run {
     pub copy_calls: Vec<Option<CallId>>,
     /// The same of each memset, in the order of [`Profile::sets`].
     pub set_calls: Vec<Option<CallId>>,
+    /// The same of each whole graph, in the order of [`Profile::graphs`].
+    pub graph_calls: Vec<Option<CallId>>,
     /// What is known of each kernel, in the order of [`Profile::kernels`].
     pub links: Vec<Link>,
     /// The scope tree: ranges that enclose a launch, and those a backward pass refers to, with

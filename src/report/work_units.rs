@@ -15,7 +15,7 @@ use super::timeline::DeviceGaps;
 use crate::base::statistics::median;
 use crate::correlate::{Run, compare_kernels};
 use crate::cost::{Costed, Family};
-use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
+use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, GraphTrace, ProcessId, Span, StrId};
 
 /// Most repetitions kept of a unit; the first are.
 const MAX_REPETITIONS: usize = 512;
@@ -58,7 +58,8 @@ pub struct WorkUnit {
     pub name: String,
     /// Number of repetitions, of which the lists hold the first.
     pub count: u64,
-    /// Share of the kernel time of the window that its repetitions hold.
+    /// Share of the kernel time of the window that its repetitions hold. The time of whole-graph records is kernel
+    /// time here and in the lists.
     pub held_share: f64,
     /// When each begins on the first GPU that worked on it, from the start of the window; empty for several
     /// profiles.
@@ -170,14 +171,16 @@ pub(super) fn of(costed: &Costed) -> Vec<WorkUnit> {
     units
 }
 
-/// The analyzed kernels of one device by start, with running sums.
+/// The analyzed kernels and whole-graph records of one device by start, with running sums.
 struct Track<'a> {
     device: DeviceId,
     gaps: DeviceGaps,
     excluded: &'a [Span],
     starts: Vec<i64>,
-    /// Name and launch configuration.
-    kinds: Vec<(StrId, ConfigId)>,
+    /// Name and launch configuration of kernels.
+    kinds: Vec<Option<(StrId, ConfigId)>>,
+    /// Positions of the graphs in these lists.
+    graphs: Vec<usize>,
     /// Kernel time up to and with the kernel of the same index ...
     sums: Vec<i64>,
     /// ... and the part of it that is communication.
@@ -198,31 +201,43 @@ impl Track<'_> {
                 excluded: &device.excluded,
                 starts: Vec::new(),
                 kinds: Vec::new(),
+                graphs: Vec::new(),
                 sums: Vec::new(),
                 comm_sums: Vec::new(),
             });
         }
-        // The kernels of a profile are sorted by start.
+        let mut add =
+            |device: DeviceId, span: Span, kind: Option<(StrId, ConfigId)>, sends: bool| {
+                let Some(track) = places.get(&device).and_then(|at| tracks.get_mut(*at)) else {
+                    return;
+                };
+                let ns = span.ns();
+                let sent = if sends { ns } else { 0 };
+                let last = |sums: &[i64]| sums.last().copied().unwrap_or(0);
+                let (sum, comm) = (last(&track.sums), last(&track.comm_sums));
+                track.starts.push(span.start);
+                if kind.is_none() {
+                    track.graphs.push(track.kinds.len());
+                }
+                track.kinds.push(kind);
+                track.sums.push(sum.saturating_add(ns));
+                track.comm_sums.push(comm.saturating_add(sent));
+            };
+        // Kernels and graphs of a profile are sorted by start.
+        let mut graphs = analysed_graphs(run).map(|(graph, _)| graph).peekable();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            let track = places
-                .get(&kernel.device)
-                .and_then(|at| tracks.get_mut(*at));
-            let Some((site, track)) = link.site.zip(track) else {
+            let Some(site) = link.site else {
                 continue;
             };
+            while let Some(graph) = graphs.next_if(|g| g.span.start < kernel.span.start) {
+                add(graph.device, graph.span, None, false);
+            }
             let cost = costed.sites.get(site.idx());
-            let ns = kernel.span.ns();
-            let sent = match cost.is_some_and(|cost| cost.family == Family::Communication) {
-                true => ns,
-                false => 0,
-            };
-            let last = |sums: &[i64]| sums.last().copied().unwrap_or(0);
-            let (sum, comm) = (last(&track.sums), last(&track.comm_sums));
-            track.starts.push(kernel.span.start);
-            track.kinds.push((kernel.name, kernel.config));
-            track.sums.push(sum.saturating_add(ns));
-            track.comm_sums.push(comm.saturating_add(sent));
+            let sends = cost.is_some_and(|cost| cost.family == Family::Communication);
+            let kind = Some((kernel.name, kernel.config));
+            add(kernel.device, kernel.span, kind, sends);
         }
+        graphs.for_each(|graph| add(graph.device, graph.span, None, false));
         tracks
     }
 
@@ -247,13 +262,14 @@ impl Track<'_> {
             .saturating_add(self.excluded(present));
         let (first, last) = self.kernels(span);
         let left_out = if whole { 0 } else { self.excluded(span) };
+        let graphs = |until: usize| self.graphs.partition_point(|at| *at < until);
         Row {
             start: span.start,
             wall: span.ns().saturating_sub(left_out),
             busy: present.ns().saturating_sub(idle).max(0),
             kernel: sum_of(&self.sums, first, last),
             comm: sum_of(&self.comm_sums, first, last),
-            kernels: last.saturating_sub(first),
+            kernels: last.saturating_sub(first) - (graphs(last) - graphs(first)),
         }
     }
 }
@@ -451,7 +467,45 @@ fn one_after_the_other(spans: impl Iterator<Item = (Span, Span)>) -> Vec<Span> {
     spans.filter(|span| span.ns() > 0).collect()
 }
 
-/// Graph launches with the kernels that they replay, on each device.
+/// The whole-graph records that are analyzed, with their launches.
+fn analysed_graphs(run: &Run) -> impl Iterator<Item = (&GraphTrace, Option<CallId>)> {
+    let graphs = run
+        .profile
+        .graphs
+        .iter()
+        .zip(run.graph_calls.iter().copied());
+    graphs.filter(|(graph, _)| {
+        let device = run
+            .timeline
+            .devices
+            .iter()
+            .find(|d| d.device == graph.device);
+        device.is_some_and(|device| {
+            let start = graph.span.start;
+            device.span.contains(start) && !Span::one_contains(&device.excluded, start)
+        })
+    })
+}
+
+/// Share of the time of whole-graph records that one graph must take to be the unit by itself.
+const MOST_OF_GRAPHS: f64 = 0.5;
+
+/// The executable graph that takes most of the time of whole-graph records.
+fn main_graph(run: &Run) -> Option<u32> {
+    let mut times: BTreeMap<Option<u32>, i64> = BTreeMap::new();
+    for (graph, _) in analysed_graphs(run) {
+        let time = times.entry(graph.exec).or_default();
+        *time = time.saturating_add(graph.span.ns());
+    }
+    let all = times
+        .values()
+        .fold(0_i64, |sum, ns| sum.saturating_add(*ns));
+    let (exec, most) = times.into_iter().max_by_key(|(_, ns)| *ns)?;
+    exec.filter(|_| most as f64 >= MOST_OF_GRAPHS * all as f64)
+}
+
+/// Graph launches with the kernels that they replay, on each device. Of whole-graph records those of the graph
+/// that takes most of their time, if there is one.
 fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
     let mut by_call: BTreeMap<(DeviceId, CallId), Span> = BTreeMap::new();
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
@@ -463,6 +517,12 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
         if let Some(id) = graph {
             let span = by_call.entry((kernel.device, id)).or_insert(kernel.span);
             *span = span.around(kernel.span);
+        }
+    }
+    let main = main_graph(run);
+    for (graph, call) in analysed_graphs(run) {
+        if let Some(id) = call.filter(|_| main.is_none() || graph.exec == main) {
+            by_call.insert((graph.device, id), graph.span);
         }
     }
     let on = |track: &Track<'_>| {
@@ -484,7 +544,9 @@ fn recurring(costed: &Costed, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span
     for track in working() {
         let mut places: FxHashMap<(StrId, ConfigId), Vec<usize>> = FxHashMap::default();
         for (at, kind) in track.kinds.iter().enumerate() {
-            places.entry(*kind).or_default().push(at);
+            if let Some(kind) = kind {
+                places.entry(*kind).or_default().push(at);
+            }
         }
         for (kind, at) in places {
             if is_regular(&at) {

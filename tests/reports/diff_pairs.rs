@@ -2,8 +2,8 @@
 
 use super::diff::diff_of;
 use crate::cli_sandbox::has;
-use crate::shared;
-use pyprof_advise::compare::diff::{Diff, MatchLevel, PartChange};
+use crate::{shared, synthetic};
+use pyprof_advise::compare::diff::{Decision, Diff, MatchLevel, PartChange, gate};
 
 /// The first two sentences about a pair of profiles, or `None` without the folder of shared profiles.
 fn first_sentences(before: &str, after: &str) -> Option<String> {
@@ -162,4 +162,41 @@ fn profile_without_operators_is_compared_by_kernel() {
     assert_eq!(idle.rule, "host/data-loading");
     assert!(idle.title.contains("(before: The GPU is idle"), "{idle:?}");
     has(&page, &["The first profile names no operators"]);
+}
+
+/// A program that launches a graph, recorded whole, and then a short kernel.
+fn graphs(times: &[&str], more: &str) -> Diff {
+    let build = |time: &str, count: usize| {
+        let launch = format!("graph {time}\nkernel sample 1 5us\nwait 100us\n").repeat(count);
+        synthetic::build(&format!("{more}\n{launch}"))
+    };
+    let [before, after] = times else {
+        panic!("two times")
+    };
+    diff_of(&build(before, 8).path(), &build(after, 6).path()).0
+}
+
+#[test]
+fn graphs_that_are_recorded_whole_are_compared_by_their_launches() {
+    let one = "sql UPDATE CUPTI_ACTIVITY_KIND_GRAPH_TRACE SET graphExecId = 1";
+    let slower = graphs(&["3ms", "4ms"], one);
+    let wall = slower.wall.unwrap();
+    assert!((wall.ratio - 4.0 / 3.0).abs() < 0.01, "{wall:?}");
+    assert!(!slower.no_change);
+    assert!(matches!(gate(&slower, 0.03), Decision::Fail(by) if (by - 1.0 / 3.0).abs() < 0.01));
+    let same = graphs(&["3ms", "3ms"], one);
+    assert!(same.no_change, "{:?}", same.verdict);
+    assert_eq!(gate(&same, 0.03), Decision::Pass);
+}
+
+#[test]
+fn without_a_unit_that_holds_them_graphs_recorded_whole_are_not_compared() {
+    // No launches are known, and the little that can be matched did not change.
+    let unknown = graphs(&["3ms", "4ms"], "drop CUPTI_ACTIVITY_KIND_RUNTIME");
+    assert!(
+        !unknown.comparable && !unknown.no_change,
+        "{:?}",
+        unknown.verdict
+    );
+    assert!(matches!(gate(&unknown, 0.03), Decision::Unknown(_)));
 }

@@ -102,6 +102,7 @@ impl Sample {
             profile,
             copy_calls: vec![],
             set_calls: vec![],
+            graph_calls: vec![],
             links: vec![],
             scopes: vec![],
             capture_scopes: Vec::new(),

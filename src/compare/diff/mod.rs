@@ -275,7 +275,7 @@ fn side(report: &Report) -> DiffSide {
             ..=0 => 0.0,
             _ => 1.0 - s.busy_share,
         },
-        kernel_time_ns: s.kernel_time_ns as f64,
+        kernel_time_ns: gpu_time(report),
         kernels: s.kernels,
     }
 }
@@ -399,6 +399,12 @@ fn parts(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<PartChange> 
         .collect()
 }
 
+/// Time of kernels and of whole-graph records, of which nothing is known that could be matched.
+fn gpu_time(report: &Report) -> f64 {
+    let s = &report.summary;
+    s.kernel_time_ns.saturating_add(s.graph_ns) as f64
+}
+
 fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<MatchedShare> {
     let mut levels: BTreeMap<MatchLevel, (f64, f64)> = BTreeMap::new();
     for Pair {
@@ -413,8 +419,8 @@ fn matched(pairs: &Pairs<'_>, before: &Report, after: &Report) -> Vec<MatchedSha
     }
     let row = |(level, (b, a))| MatchedShare {
         level,
-        before_share: share(b, before.summary.kernel_time_ns as f64),
-        after_share: share(a, after.summary.kernel_time_ns as f64),
+        before_share: share(b, gpu_time(before)),
+        after_share: share(a, gpu_time(after)),
     };
     levels.into_iter().map(row).collect()
 }

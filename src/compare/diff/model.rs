@@ -126,7 +126,7 @@ pub struct DiffSide {
     pub busy_ns: f64,
     /// Share of the window in which they did not work.
     pub idle_share: f64,
-    /// GPU time (sum of kernel durations) of the window, summed over GPUs.
+    /// GPU time (sum of the durations of kernels and whole-graph records) of the window, summed over GPUs.
     pub kernel_time_ns: f64,
     /// Number of kernel executions in the window.
     pub kernels: u64,

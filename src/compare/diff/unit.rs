@@ -64,7 +64,11 @@ impl<'a> Common<'a> {
             return Some(**range);
         }
         let graphs = of(UnitKind::GraphLaunch);
-        let mut graphs = graphs.filter(|pair| pair.before.count == pair.after.count);
+        // Launches that are alike are those of one graph, whatever their number.
+        let mut graphs = graphs.filter(|pair| {
+            let one = || pair.is_steady() && pair.is_same_work();
+            pair.before.count == pair.after.count || one()
+        });
         graphs
             .next()
             .or_else(|| of(UnitKind::Kernel).find(Common::is_same_work))

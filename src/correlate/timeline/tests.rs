@@ -282,6 +282,7 @@ fn graph_traces_are_busy_time() {
     let mut b = Bench::new(1);
     for (start, end) in [(10, 500), (520, 600)] {
         b.profile.graphs.push(GraphTrace {
+            exec: None,
             span: span(start, end),
             device: DeviceId(0),
             process: ProcessId(0),

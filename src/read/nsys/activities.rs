@@ -110,13 +110,14 @@ impl Cupti for NsysRecords<'_> {
     }
 }
 
-const GRAPH_COLUMNS: [&str; 6] = [
+const GRAPH_COLUMNS: [&str; 7] = [
     "start",
     "end",
     "deviceId=0",
     "globalPid",
     "streamId",
     "correlationId",
+    "graphExecId",
 ];
 
 fn graphs(
@@ -127,8 +128,10 @@ fn graphs(
 ) -> Result<(), ReadError> {
     let mut skipped = SkippedRows::default();
     for_each_row(db, GRAPHS, GRAPH_COLUMNS, progress, |row| {
-        if let Some(common) = GpuRecord::read(row, &mut skipped, records, builder) {
+        let [common @ .., exec] = row;
+        if let Some(common) = GpuRecord::read(common, &mut skipped, records, builder) {
             builder.profile.graphs.push(GraphTrace {
+                exec: exec.and_then(|id| u32::try_from(id).ok()),
                 span: common.span,
                 device: common.device,
                 process: common.process,

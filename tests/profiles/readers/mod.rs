@@ -432,8 +432,8 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
              INSERT INTO StringIds VALUES (1, 'CUPTI Buffer flush'), (2, 'SECRET=hunter2');
              CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER, end INTEGER,
                  deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,
-                 graphId INTEGER);
-             INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (10, 90, 0, 7, 3, {PID}, 4);
+                 graphId INTEGER, graphExecId INTEGER);
+             INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (10, 90, 0, 7, 3, {PID}, 4, 5);
              CREATE TABLE PROFILER_OVERHEAD (start INTEGER, end INTEGER, globalTid INTEGER,
                  nameId INTEGER);
              INSERT INTO PROFILER_OVERHEAD VALUES (1, 2, {TID}, 1);
@@ -445,6 +445,7 @@ fn whole_graphs_overheads_and_the_environment_are_seen() {
     );
     let p = open(&built.path).unwrap();
     assert_eq!((p.kernels.len(), p.graphs.len()), (0, 1));
+    assert_eq!(p.graphs[0].exec, Some(5));
     assert!(!p.recorded.kernels);
     assert!(p.recorded.environment);
     assert_eq!(text(&p, p.overheads[0].name), "CUPTI Buffer flush");
