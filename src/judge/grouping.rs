@@ -74,7 +74,7 @@ pub(super) fn drafts(
     let drafts = groups.into_iter().filter_map(|(group, matches)| {
         let draft = draft(index, rule, matches, &totals)?;
         let label = match group {
-            Group::Kernel(label) => Some(label),
+            Group::Labeled(label) => Some(label),
             _ => None,
         };
         Some(FindingDraft { label, ..draft })
@@ -97,7 +97,7 @@ enum Group {
     Place(Option<String>, String),
     Layer(Option<String>),
     Rank(i64),
-    Kernel(String),
+    Labeled(String),
 }
 
 impl Group {
@@ -110,10 +110,14 @@ impl Group {
             Some(GroupBy::Run) => Group::All,
             Some(GroupBy::Layer) => Group::Layer(matched.affected.layer.clone()),
             Some(GroupBy::Kernel) => {
-                word(matched, input, "kernel.label").map_or(Group::All, Group::Kernel)
+                word(matched, input, "kernel.label").map_or(Group::All, Group::Labeled)
             }
             Some(GroupBy::Change) => {
-                word(matched, input, "kernel.changed_as").map_or(Group::All, Group::Kernel)
+                word(matched, input, "kernel.changed_as").map_or(Group::All, Group::Labeled)
+            }
+            Some(GroupBy::Family) => {
+                let fact = format!("{}.family", rule.for_each.word());
+                word(matched, input, &fact).map_or(Group::All, Group::Labeled)
             }
             Some(GroupBy::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),

@@ -223,16 +223,19 @@ pub enum GroupBy {
     /// One finding per thing that is changed to change kernels: a library for one kind of work, an engine,
     /// else a kernel by its label.
     Change,
+    /// One finding per kind of work.
+    Family,
 }
 
 impl GroupBy {
     /// Every grouping with its word in rule files.
-    pub const ALL: [(GroupBy, &'static str); 5] = [
+    pub const ALL: [(GroupBy, &'static str); 6] = [
         (GroupBy::Run, "run"),
         (GroupBy::Layer, "layer"),
         (GroupBy::Rank, "rank"),
         (GroupBy::Kernel, "kernel"),
         (GroupBy::Change, "change"),
+        (GroupBy::Family, "family"),
     ];
 
     /// The word for this grouping in rule files: `layer`.

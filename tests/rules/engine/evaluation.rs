@@ -94,8 +94,10 @@ fn findings_without_a_known_loss_are_minor_whatever_their_time() {
 
 #[test]
 fn findings_are_grouped_by_layer_and_rank() {
-    let by =
-        |gather: &str| load(&[("host/x", &rule(&format!("group_by = \"{gather}\"")))]).unwrap();
+    let by = |gather: &str| {
+        let keys = format!("group_by = \"{gather}\"\nwhen = 'site.family != \"conv\"'");
+        load(&[("host/x", &rule(&keys))]).unwrap()
+    };
     let mut run = Fake::default();
     for (n, layer, rank) in [
         (0, "a", 0),
@@ -107,6 +109,7 @@ fn findings_are_grouped_by_layer_and_rank() {
         let mut facts = gemm();
         facts.push(("site.rank", i(rank)));
         facts.push(("kernel.label", s(if n < 2 { "gemm" } else { "conv" })));
+        facts[0].1 = s(if n == 0 { "attention" } else { "gemm" });
         run.site(n, layer, 1e5, 0.0, &facts);
     }
     let count = |gather| {
@@ -121,6 +124,7 @@ fn findings_are_grouped_by_layer_and_rank() {
     };
     assert_eq!(count("run"), [5]);
     assert_eq!(count("kernel"), [2, 3]);
+    assert_eq!(count("family"), [1, 4]);
     assert_eq!(count("layer"), [1, 2, 2]);
     assert_eq!(count("rank"), [2, 3]);
 }
