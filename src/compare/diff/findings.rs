@@ -13,7 +13,7 @@ type Found<'a> = (&'a FindingReport, bool);
 type ByKey<'a> = BTreeMap<(&'a str, &'a str), Found<'a>>;
 
 /// Matches findings by rule and subject; of the others, those whose rule has one on each side,
-/// because its layer may have been renamed. Where only one side names operators (`by_kernel`), only its rules can
+/// because its layer may have been renamed, unless they are about different kernels. Where only one side names operators (`by_kernel`), only its rules can
 /// tell why a GPU is idle, so idle time of one GPU is the same finding under two names.
 pub(super) fn compare<'a>(
     before: &'a Report,
@@ -34,6 +34,7 @@ pub(super) fn compare<'a>(
         let key = |list: &ByKey<'a>| list.keys().find(|k| k.0 == rule).copied();
         if only_one(&new).contains(&rule)
             && let (Some(a), Some(b)) = (key(&old), key(&new))
+            && !(old.get(&a).zip(new.get(&b))).is_some_and(|(a, b)| of_other_kernels(a.0, b.0))
         {
             both.extend(old.remove(&a).zip(new.remove(&b)));
         }
@@ -122,6 +123,18 @@ fn only_one<'a>(list: &ByKey<'a>) -> Vec<&'a str> {
     }
     let once = counts.into_iter().filter(|(_, n)| *n == 1);
     once.map(|(rule, _)| rule).collect()
+}
+
+/// Whether both findings are about kernels of one label each, and these differ by more than a number, which a compiler
+/// may count anew.
+fn of_other_kernels(before: &FindingReport, after: &FindingReport) -> bool {
+    let label = |finding: &'_ FindingReport| {
+        let mut kernels = finding.evidence.kernels.iter();
+        let of_label = !finding.subject.is_empty()
+            && kernels.any(|kernel| kernel.kernel.contains(&finding.subject));
+        of_label.then(|| finding.subject.replace(|c: char| c.is_ascii_digit(), ""))
+    };
+    (label(before).zip(label(after))).is_some_and(|(before, after)| before != after)
 }
 
 fn change(
