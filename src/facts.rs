@@ -40,6 +40,7 @@ mod main_kernel;
 mod maker;
 mod memory;
 mod message;
+mod plain_attention;
 mod program;
 mod range_paths;
 mod run;

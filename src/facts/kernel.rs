@@ -269,6 +269,12 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
     /// Which collective: `all_reduce`, ..., by the kernel's name, or by the operator where old releases of
     /// NCCL give all kernels one name; silent for other kernels
     "kernel.collective": STR => |k| Answer::or_silent(collective(k)),
+    /// It is part of attention that `torch.compile` computes in its plain form: the product, the softmax or the product,
+    /// or a cast between or beside them, in nine tenths of its executions
+    "kernel.plain_attention": BOOL => |k| {
+        let row = (k.site.id, k.kernel.name);
+        k.site.table.plain_attention.contains(&row)
+    },
     /// Thread blocks in the grid
     "kernel.blocks": INT needs LAUNCH_CONFIG => |k| k.known_config().map(LaunchConfig::blocks),
     /// Threads per block

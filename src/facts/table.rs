@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, OnceLock};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::call_operators::CallOperators;
 use super::chain::{self, Chain, ChainScope, Chains};
@@ -35,7 +35,7 @@ use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
     Subject, Totals,
 };
-use super::{growing_cats, step_weight, unrecorded};
+use super::{growing_cats, plain_attention, step_weight, unrecorded};
 use crate::base::DType;
 use crate::correlate::{Direction, Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -60,6 +60,8 @@ pub struct FactTable<'a> {
     pub(super) equal_calls: Vec<Option<EqualCalls>>,
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
+    /// Kernels of plain attention in compiled code, by site and name.
+    pub(super) plain_attention: FxHashSet<(SiteId, StrId)>,
     /// In-place forward work that autograd did not record.
     pub(super) unrecorded: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
@@ -192,6 +194,7 @@ impl<'a> FactTable<'a> {
             enclosing_ops,
             equal_calls,
             growing_cats: growing_cats::of(costed),
+            plain_attention: plain_attention::of(costed),
             unrecorded: unrecorded::of(costed),
             parameters,
             embedding_tables,
