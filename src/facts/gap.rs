@@ -16,7 +16,7 @@ use crate::correlate::{
     readable_name,
 };
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, ClassId, KernelId, StrId};
+use crate::profile::{CallId, ClassId, CopyKind, KernelId, StrId};
 
 mod copies_behind;
 mod first_shapes;
@@ -63,6 +63,8 @@ pub(super) struct GapGroup {
     pub(super) before_copy: bool,
     /// What was called many times, each shortly, in most of the time.
     short_calls: Option<StrId>,
+    /// Median size of the copies to the GPU that the host waited for in most of the time.
+    input_bytes: Option<f64>,
     /// No work followed most of the time: the last step ends with it.
     at_end: bool,
     /// The longest gaps, each in another place.
@@ -112,6 +114,9 @@ struct Lengths {
     copy: i64,
     short_calls: FxHashMap<Option<StrId>, i64>,
     at_end: i64,
+    /// Time behind waits for copies to the GPU, and their sizes.
+    after_input: i64,
+    input_bytes: Vec<u64>,
     /// Gaps of a millisecond and more in which the host did something else than launch work.
     pauses: Vec<HostPause>,
     /// Time before kernels of collectives and of the optimizer.
@@ -166,6 +171,8 @@ impl Lengths {
         self.before_copy += other.before_copy;
         self.copy += other.copy;
         self.at_end += other.at_end;
+        self.after_input += other.after_input;
+        self.input_bytes.extend(other.input_bytes);
         self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
         self.catch_up += other.catch_up;
@@ -220,6 +227,8 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let loaders = LoaderRanges::of(run);
     let first_shapes = FirstShapes::of(run);
     let copies = CopiesBehind::of(run);
+    let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
+    let waited_for: FxHashMap<CallId, (CopyKind, u64)> = waited_for.collect();
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut by_key: FxHashMap<Key, Lengths> = FxHashMap::default();
@@ -245,11 +254,17 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             };
             let lengths = by_key.entry((gap.cause, blamed)).or_default();
             lengths.gaps.push(gap.reliable_ns);
-            match gap.call {
-                Some(call) => {
-                    lengths.calls.insert(call);
+            let first_of_call = match gap.call {
+                Some(call) => lengths.calls.insert(call),
+                None => {
+                    lengths.without_call += 1;
+                    false
                 }
-                None => lengths.without_call += 1,
+            };
+            let copy = gap.call.and_then(|call| waited_for.get(&call));
+            if let Some((CopyKind::HtoD, bytes)) = copy {
+                lengths.after_input += gap.reliable_ns;
+                lengths.input_bytes.extend(first_of_call.then_some(*bytes));
             }
             lengths.longest.replace(LongestGap {
                 counted: gap.reliable_ns,
@@ -341,12 +356,14 @@ fn group(
         most.find_map(|(text, _)| text)
     };
     let long_gaps = longest::longest(run, lengths.pauses);
+    let input_bytes = median(&mut lengths.input_bytes).map(|bytes| bytes as f64);
     let gaps = &mut lengths.gaps;
     GapGroup {
         before: main(lengths.before),
         before_copy: lengths.before_copy > half,
         copy_ns: lengths.copy as f64,
         short_calls: main(lengths.short_calls),
+        input_bytes: input_bytes.filter(|_| lengths.after_input > half),
         at_end: lengths.at_end > half,
         long_gaps,
         in_one_step,
@@ -513,6 +530,9 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
         let calls = g.group.short_calls.map(|id| readable_name(g.table.text(id)));
         Answer::or_silent(calls.as_deref())
     },
+    /// Median size of the copies to the GPU that the host waited for in most of the time; silent where it waited for
+    /// something else
+    "gap.input_bytes": DOUBLE => |g| Answer::or_silent(g.group.input_bytes),
     /// No work followed most of the time: the last step ends with it
     "gap.at_end": BOOL => |g| g.group.at_end,
     /// Part of `gap.time_ns` that ended with a kernel of a collective or of the optimizer, which a CUDA

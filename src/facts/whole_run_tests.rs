@@ -443,6 +443,7 @@ fn of_gaps(costed: &Costed, cause: &str, facts: &[&str]) -> Vec<Vec<String>> {
                 Answer::Value(Value::Str(word)) => word.to_string(),
                 Answer::Value(Value::Strings(list)) => list.join(" "),
                 Answer::Value(Value::Int(number)) => number.to_string(),
+                Answer::Value(Value::Double(number)) => number.to_string(),
                 _ => "-".to_owned(),
             };
             seen.push(facts.iter().map(word).collect());
@@ -718,6 +719,10 @@ fn synchronizations_are_counted_with_operator_bytes_and_line() {
     assert_eq!(of_run(&costed, "run.sync_op"), word("aten::copy_"));
     assert_eq!(of_run(&costed, "run.sync_op_calls"), int(4));
     assert_eq!(of_run(&costed, "run.sync_bytes"), double(8.0));
+    assert_eq!(
+        of_gaps(&costed, "after_sync", &["gap.input_bytes"]),
+        [["8"]]
+    );
     assert_eq!(of_run(&costed, "run.sync_line"), word("model/net.py:41"));
     assert_eq!(of_run(&costed, "run.device_frees"), int(1));
 }
@@ -746,6 +751,10 @@ fn copies_to_the_host_that_wait_are_counted_once() {
     assert_eq!(of_run(&costed, "run.sync_calls"), int(4));
     assert_eq!(of_run(&costed, "run.sync_host_ns"), double(4.0 * 500_000.0));
     assert_eq!(of_run(&costed, "run.sync_bytes"), double(704.0));
+    assert_eq!(
+        of_gaps(&costed, "after_sync", &["gap.input_bytes"]),
+        [["-"]]
+    );
 }
 
 #[test]
