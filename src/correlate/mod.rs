@@ -35,6 +35,7 @@ mod scope_tree;
 mod serving_batch;
 mod sites;
 mod step_sources;
+mod step_work;
 mod steps;
 mod timeline;
 mod waits;

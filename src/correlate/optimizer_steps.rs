@@ -2,15 +2,14 @@
 //! another, and may call them inside the backward pass.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
 use super::model::StepSource;
 use super::range_meaning::{RangeClass, RangeInfos, RangeRole};
-use super::step_sources::{
-    ALIKE_KERNELS, CandidateRanges, LaunchKind, Launched, Recognized, SAME_WORK, alike,
-};
+use super::step_work::{ALIKE_KERNELS, LaunchKind, Recognized, SAME_WORK, WorkLaunches, alike};
 use crate::base::statistics::median;
 use crate::profile::{ProcessId, Profile, Span, StrId, ThreadId};
 
@@ -19,17 +18,20 @@ const MOST_UPDATES: usize = 100;
 /// Fewest updates of which the first one may differ: it allocates the state of the optimizer.
 const FEWEST_UPDATES: usize = 3;
 
+/// Calls of optimizers, without those inside one another: per thread, in time order.
+pub(super) type OptimizerCalls = BTreeMap<ThreadId, Vec<(Span, StrId)>>;
+
 /// A step ends with an update; with the last one of the optimizers, where several take turns. The first step
 /// begins when the loader is asked for its batch; without a loader it counts only if its work is that of the
 /// others. `None` where it is unclear which updates make up a step.
 pub(super) fn recognize(
     profile: &Profile,
     texts: &RangeInfos,
-    ranges: &CandidateRanges,
+    (calls, first_batch): (&OptimizerCalls, Option<i64>),
     process: ProcessId,
-    work: &Launched,
+    work: &WorkLaunches,
 ) -> Option<Recognized> {
-    let own = ranges.optimizer.iter();
+    let own = calls.iter();
     let own = own.filter(|(thread, _)| profile.process_of(**thread) == Some(process));
     let own: Vec<(ThreadId, &[(Span, StrId)])> = own.map(|(t, calls)| (*t, &calls[..])).collect();
     if own.is_empty() {
@@ -50,14 +52,12 @@ pub(super) fn recognize(
     let spans = ends.clone().zip(ends.clone().skip(1));
     let mut spans: Vec<Span> = spans.map(|(start, end)| Span { start, end }).collect();
     let (first, end) = (updates.first()?.span.start, ends.clone().next()?);
-    let loaders = ranges.loader.iter().filter(|r| r.process == process);
-    let batch = loaders.filter_map(|r| r.spans.first()).map(|s| s.start);
-    let batch = batch.filter(|start| *start < first && first_end + 1 == every);
+    let batch = first_batch.filter(|start| *start < first && first_end + 1 == every);
     let typical = median(&mut spans.iter().map(|s| work.count(*s)).collect::<Vec<_>>());
     let complete = |span: &Span| {
         typical.is_some_and(|typical| alike(work.count(*span), typical, ALIKE_KERNELS))
     };
-    let start = batch.min().or_else(|| {
+    let start = batch.or_else(|| {
         let start = work.first()?;
         complete(&Span { start, end }).then_some(start)
     });
@@ -113,7 +113,7 @@ struct Update {
 fn updates<'a>(
     calls: impl Iterator<Item = &'a (Span, StrId)>,
     nodes: &FxHashMap<ThreadId, Vec<Span>>,
-    work: &Launched,
+    work: &WorkLaunches,
 ) -> Vec<Update> {
     // When the last of the nodes ended that ran in a span.
     let backward = |span: Span| {
@@ -168,7 +168,7 @@ fn counts<T: Eq + Hash>(items: impl Iterator<Item = T>) -> FxHashMap<T, usize> {
 ///
 /// An optimizer launches the same kernels each time, with the same grids, which depend on its parameters. Where
 /// it does not, it is the only one if the work between its calls is always the same.
-fn updates_per_step(updates: &[Update], work: &Launched) -> Option<usize> {
+fn updates_per_step(updates: &[Update], work: &WorkLaunches) -> Option<usize> {
     let repeats = |every: usize| {
         let mut pairs = updates.iter().zip(updates.iter().skip(every)).enumerate();
         pairs.all(|(at, (update, later))| {
@@ -184,7 +184,7 @@ fn updates_per_step(updates: &[Update], work: &Launched) -> Option<usize> {
     (2..=MOST_UPDATES.min(updates.len() / 2)).find(|every| repeats(*every))
 }
 
-fn equal_work_between(updates: &[Update], work: &Launched) -> bool {
+fn equal_work_between(updates: &[Update], work: &WorkLaunches) -> bool {
     let between = updates.iter().zip(updates.iter().skip(1));
     let between = between.map(|(update, next)| {
         let span = Span {

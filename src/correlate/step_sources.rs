@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::StepSource;
-use super::optimizer_steps;
+use super::optimizer_steps::{self, OptimizerCalls};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
+use super::step_work::{
+    ALIKE_KERNELS, LaunchKind, Recognized, SAME_WORK, WorkLaunches, alike, launched_by_process,
+};
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, ConfigId, CopyKind, DeviceId, HostRange, ProcessId, Profile,
-    RangeKind, SerialNumber, Span, StrId, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, CopyKind, DeviceId, HostRange, ProcessId, Profile, RangeKind,
+    SerialNumber, Span, StrId, SyncKind, ThreadId,
 };
 
-/// Largest difference between two steps with the same work, as a share of their kernels.
-pub(super) const SAME_WORK: f64 = 0.05;
 /// Minimum number of steps that must be alike when only a repetition shows them.
 const FEWEST_REPETITIONS: usize = 3;
 /// Share of the distances between the steps of a repeating sequence that must be about the same.
@@ -24,20 +25,8 @@ const REGULAR: f64 = 0.7;
 /// Share of the repetitions of a range that must have about the same number of kernels. Ranges around
 /// layers repeat as well, but what comes before the first and after the last layer of each step differs.
 const ALIKE: f64 = 0.95;
-/// Largest difference in the number of kernels between steps shown by a repeated range.
-pub(super) const ALIKE_KERNELS: f64 = 0.1;
 /// Share of a process's kernels that repeated ranges must hold to be its steps.
 const MOST_WORK: f64 = 0.5;
-
-/// The steps of one process.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Recognized {
-    pub(super) source: StepSource,
-    /// The text of the ranges; empty if kernels show the steps.
-    pub(super) text: String,
-    /// Disjoint, in time order.
-    pub(super) spans: Vec<Span>,
-}
 
 /// The steps of every process, by the most certain evidence that any process has.
 pub(super) fn recognize(
@@ -63,7 +52,10 @@ pub(super) fn recognize(
                 match source {
                     StepSource::NamedRange => by_name(&ranges, process, launched),
                     StepSource::Optimizer => {
-                        optimizer_steps::recognize(profile, texts, &ranges, process, launched)
+                        let loaders = ranges.loader.iter().filter(|r| r.process == process);
+                        let batches = loaders.filter_map(|r| r.spans.first()).map(|s| s.start);
+                        let calls = (&ranges.optimizer, batches.min());
+                        optimizer_steps::recognize(profile, texts, calls, process, launched)
                     }
                     StepSource::DataLoader => by_loader(&ranges, process, launched),
                     StepSource::RepeatedRange => by_repeated_range(&ranges.user, process, launched)
@@ -83,93 +75,19 @@ pub(super) fn recognize(
     vec![None; processes]
 }
 
-/// When the kernels and graphs of a process were launched, in time order.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Launched {
-    times: Vec<i64>,
-    /// The kinds of the kernels; `None` for a graph.
-    kinds: Vec<Option<LaunchKind>>,
-}
-
-impl Launched {
-    /// The rows in a span.
-    fn rows(&self, span: Span) -> std::ops::Range<usize> {
-        let before = |time: i64| self.times.partition_point(|t| *t < time);
-        before(span.start)..before(span.end)
-    }
-
-    pub(super) fn count(&self, span: Span) -> usize {
-        self.rows(span).len()
-    }
-
-    pub(super) fn first(&self) -> Option<i64> {
-        self.times.first().copied()
-    }
-
-    fn last(&self) -> Option<i64> {
-        self.times.last().copied()
-    }
-
-    /// Without what is launched in these disjoint spans, which are in time order.
-    fn outside(&self, spans: &[Span]) -> Launched {
-        let rows = self.times.iter().zip(&self.kinds);
-        let (times, kinds) = rows
-            .filter(|(time, _)| !Span::one_contains(spans, **time))
-            .map(|(t, n)| (*t, *n))
-            .unzip();
-        Launched { times, kinds }
-    }
-
-    /// What was launched in a span, in time order.
-    pub(super) fn kinds_in(&self, span: Span) -> &[Option<LaunchKind>] {
-        self.kinds.get(self.rows(span)).unwrap_or_default()
-    }
-
-    fn names_in(&self, span: Span) -> FxHashSet<Option<StrId>> {
-        let kinds = self.kinds_in(span).iter();
-        kinds.map(|kind| kind.map(|(_, name, _)| name)).collect()
-    }
-}
-
-fn launched_by_process(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
-    let mut rows: Vec<Vec<(i64, Option<LaunchKind>)>> = vec![Vec::new(); profile.processes.len()];
-    for (kernel, call) in profile.kernels.iter().zip(launches) {
-        let call = call.and_then(|id| profile.calls.get(id.idx()));
-        if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
-            let kind = (kernel.device, kernel.name, kernel.config);
-            rows.push((call.span.start, Some(kind)));
-        }
-    }
-    for call in &profile.calls {
-        if call.class == ApiClass::GraphLaunch
-            && let Some(process) = profile.process_of(call.thread)
-            && let Some(rows) = rows.get_mut(process.idx())
-        {
-            rows.push((call.span.start, None));
-        }
-    }
-    let of_process = rows.into_iter().map(|mut rows| {
-        rows.sort_by_key(|(at, _)| *at);
-        let (times, kinds) = rows.into_iter().unzip();
-        Launched { times, kinds }
-    });
-    of_process.collect()
-}
-
 /// Ranges with the same text on one thread, in time order, without those inside one another.
 #[derive(Debug)]
-pub(super) struct Repeated {
-    pub(super) process: ProcessId,
+struct Repeated {
+    process: ProcessId,
     text: String,
-    pub(super) spans: Vec<Span>,
+    spans: Vec<Span>,
 }
 
 /// The ranges that may show the steps, by kind.
-pub(super) struct CandidateRanges {
+struct CandidateRanges {
     named: Vec<Repeated>,
-    /// Calls of any optimizer, without those inside one another: per thread, in time order.
-    pub(super) optimizer: BTreeMap<ThreadId, Vec<(Span, StrId)>>,
-    pub(super) loader: Vec<Repeated>,
+    optimizer: OptimizerCalls,
+    loader: Vec<Repeated>,
     /// Outside all other ranges of the user.
     user: Vec<Repeated>,
     /// Only inside ranges of the user that occur once, and outside declared warm-up: `forward` in the one
@@ -189,7 +107,7 @@ impl CandidateRanges {
             )
         };
         let mut groups: [BTreeMap<(ThreadId, StrId), Vec<Span>>; 3] = Default::default();
-        let mut optimizer: BTreeMap<ThreadId, Vec<(Span, StrId)>> = BTreeMap::new();
+        let mut optimizer = OptimizerCalls::new();
         let mut occurs: FxHashMap<(ThreadId, StrId), usize> = FxHashMap::default();
         for (_, range, meaning) in texts.parts(profile, user) {
             if texts.role(range, meaning) == RangeRole::User {
@@ -301,7 +219,11 @@ fn kind_of_step(text: &str) -> Option<&'static str> {
 
 /// Ranges that name a step without numbering it; of several kinds the one with most work, so that a
 /// validation step is no training step.
-fn by_name(ranges: &CandidateRanges, process: ProcessId, work: &Launched) -> Option<Recognized> {
+fn by_name(
+    ranges: &CandidateRanges,
+    process: ProcessId,
+    work: &WorkLaunches,
+) -> Option<Recognized> {
     let own = ranges.named.iter().filter(|r| r.process == process);
     let held = |range: &Repeated| range.spans.iter().map(|s| work.count(*s)).sum::<usize>();
     let length = |range: &Repeated| {
@@ -356,7 +278,11 @@ fn most_frequent(ranges: &[Repeated], process: ProcessId) -> Option<&Repeated> {
 }
 
 /// A step begins when the loader is asked for its batch.
-fn by_loader(ranges: &CandidateRanges, process: ProcessId, work: &Launched) -> Option<Recognized> {
+fn by_loader(
+    ranges: &CandidateRanges,
+    process: ProcessId,
+    work: &WorkLaunches,
+) -> Option<Recognized> {
     let loader = most_frequent(&ranges.loader, process)?;
     let mut spans = tiles(&loader.spans, work.last()?.saturating_add(1));
     // The last request finds no batch.
@@ -403,7 +329,7 @@ fn waits_in_each(profile: &Profile, process: ProcessId, steps: &Recognized) -> b
 fn by_repeated_range(
     ranges: &[Repeated],
     process: ProcessId,
-    work: &Launched,
+    work: &WorkLaunches,
 ) -> Option<Recognized> {
     let candidates = ranges.iter().filter(|r| r.process == process);
     let candidates = candidates.filter(|r| r.spans.len() >= FEWEST_REPETITIONS);
@@ -421,7 +347,7 @@ fn by_repeated_range(
         let same = counts.clone().filter(|n| alike(*n, typical, ALIKE_KERNELS));
         let enough = same.count() as f64 >= ALIKE * spans.len() as f64;
         let held: usize = counts.sum();
-        let most = held as f64 >= MOST_WORK * work.times.len() as f64;
+        let most = held as f64 >= MOST_WORK * work.len() as f64;
         // What comes behind the last layer of a model occurs nowhere else.
         let known = work.names_in(Span {
             start: spans.first()?.start,
@@ -437,11 +363,6 @@ fn by_repeated_range(
         text: range.text.clone(),
         spans,
     })
-}
-
-/// Whether two numbers differ by at most a share of the larger one.
-pub(super) fn alike(a: usize, b: usize, by: f64) -> bool {
-    a.abs_diff(b) as f64 <= by * a.max(b) as f64
 }
 
 /// Most names tried as the one that occurs once per step ...
@@ -479,9 +400,6 @@ fn by_kernels(
         spans,
     })
 }
-
-/// A kernel's device, name and launch configuration.
-pub(super) type LaunchKind = (DeviceId, StrId, ConfigId);
 
 /// The kernels of a process in the order of their launches.
 struct KernelSequence {

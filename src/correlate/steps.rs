@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 use super::model::{DeviceTimeline, Link, Run, Step, StepId, StepOrigin, StepSource};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
-use super::step_sources::{self, Recognized};
+use super::step_sources;
+use super::step_work::Recognized;
 use crate::base::statistics::median;
 use crate::profile::{CallId, ProcessId, Profile, RangeKind, Span, ThreadId};
 

@@ -1,0 +1,109 @@
+//! The launches of a process, and what steps are recognized from them.
+
+use rustc_hash::FxHashSet;
+
+use super::model::StepSource;
+use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, Profile, Span, StrId};
+
+/// Largest difference between two steps with the same work, as a share of their kernels.
+pub(super) const SAME_WORK: f64 = 0.05;
+/// Largest difference in the number of kernels between steps shown by a repeated range.
+pub(super) const ALIKE_KERNELS: f64 = 0.1;
+
+/// The steps of one process.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Recognized {
+    pub(super) source: StepSource,
+    /// The text of the ranges; empty if kernels show the steps.
+    pub(super) text: String,
+    /// Disjoint, in time order.
+    pub(super) spans: Vec<Span>,
+}
+
+/// A kernel's device, name and launch configuration.
+pub(super) type LaunchKind = (DeviceId, StrId, ConfigId);
+
+/// When the kernels and graphs of a process were launched, in time order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WorkLaunches {
+    times: Vec<i64>,
+    /// The kinds of the kernels; `None` for a graph.
+    kinds: Vec<Option<LaunchKind>>,
+}
+
+impl WorkLaunches {
+    pub(super) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// The rows in a span.
+    fn rows(&self, span: Span) -> std::ops::Range<usize> {
+        let before = |time: i64| self.times.partition_point(|t| *t < time);
+        before(span.start)..before(span.end)
+    }
+
+    pub(super) fn count(&self, span: Span) -> usize {
+        self.rows(span).len()
+    }
+
+    pub(super) fn first(&self) -> Option<i64> {
+        self.times.first().copied()
+    }
+
+    pub(super) fn last(&self) -> Option<i64> {
+        self.times.last().copied()
+    }
+
+    /// Without what is launched in these disjoint spans, which are in time order.
+    pub(super) fn outside(&self, spans: &[Span]) -> WorkLaunches {
+        let rows = self.times.iter().zip(&self.kinds);
+        let (times, kinds) = rows
+            .filter(|(time, _)| !Span::one_contains(spans, **time))
+            .map(|(t, n)| (*t, *n))
+            .unzip();
+        WorkLaunches { times, kinds }
+    }
+
+    /// What was launched in a span, in time order.
+    pub(super) fn kinds_in(&self, span: Span) -> &[Option<LaunchKind>] {
+        self.kinds.get(self.rows(span)).unwrap_or_default()
+    }
+
+    pub(super) fn names_in(&self, span: Span) -> FxHashSet<Option<StrId>> {
+        let kinds = self.kinds_in(span).iter();
+        kinds.map(|kind| kind.map(|(_, name, _)| name)).collect()
+    }
+}
+
+pub(super) fn launched_by_process(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+) -> Vec<WorkLaunches> {
+    let mut rows: Vec<Vec<(i64, Option<LaunchKind>)>> = vec![Vec::new(); profile.processes.len()];
+    for (kernel, call) in profile.kernels.iter().zip(launches) {
+        let call = call.and_then(|id| profile.calls.get(id.idx()));
+        if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
+            let kind = (kernel.device, kernel.name, kernel.config);
+            rows.push((call.span.start, Some(kind)));
+        }
+    }
+    for call in &profile.calls {
+        if call.class == ApiClass::GraphLaunch
+            && let Some(process) = profile.process_of(call.thread)
+            && let Some(rows) = rows.get_mut(process.idx())
+        {
+            rows.push((call.span.start, None));
+        }
+    }
+    let of_process = rows.into_iter().map(|mut rows| {
+        rows.sort_by_key(|(at, _)| *at);
+        let (times, kinds) = rows.into_iter().unzip();
+        WorkLaunches { times, kinds }
+    });
+    of_process.collect()
+}
+
+/// Whether two numbers differ by at most a share of the larger one.
+pub(super) fn alike(a: usize, b: usize, by: f64) -> bool {
+    a.abs_diff(b) as f64 <= by * a.max(b) as f64
+}
