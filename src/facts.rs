@@ -34,6 +34,7 @@ mod growing_cats;
 mod host;
 mod host_work;
 mod kernel;
+mod late_layers;
 mod layer;
 mod loader_config;
 mod main_kernel;

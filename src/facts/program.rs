@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
+use super::late_layers::{self, LateLayers};
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
 use super::{Answer, Entry, facts};
@@ -23,6 +24,8 @@ pub(super) struct ProgramSigns {
     pytorch: bool,
     before_compile: bool,
     late: Option<(StrId, f64)>,
+    /// As [`late_layers::of`] says.
+    late_layers: Option<Option<LateLayers>>,
 }
 
 /// Serving engines by their names as libraries of operators, with parts of the paths of their files.
@@ -55,6 +58,7 @@ impl ProgramSigns {
                 .flatten()
                 .any(|k| before_compile(&k.base)),
             late: late_range(run),
+            late_layers: late_layers::of(costed),
         }
     }
 }
@@ -186,6 +190,14 @@ fn late_function(run: &Run) -> Option<(String, f64)> {
     (share >= MOST && !function.starts_with("<module>")).then_some((function, share))
 }
 
+/// A fact of the layers whose launches come late.
+fn in_late_layers(program: &ProgramSigns, part: fn(&LateLayers) -> Answer) -> Answer {
+    let layers = program.late_layers.as_ref();
+    layers.map_or(Answer::Absent, |found| {
+        Answer::or_silent(found.as_ref().map(part))
+    })
+}
+
 /// Whether a range's name is one that its author chose for a part of the program: not a step, an
 /// operator, or a marker of PyProf.
 fn names_a_part(text: &str) -> bool {
@@ -253,6 +265,14 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// The smallest range of the program that holds half or more of the idle time before late launches;
     /// silent where none does
     "run.late_range": STR => |t| Answer::or_silent(t.program.late.map(|(name, _)| t.text(name))),
+    /// Up to three of the outermost layers, which hold 60 % or more of the idle time before late launches, and 1.5
+    /// times their share of kernel time: `rpn, roi_heads`; silent where launches are late everywhere
+    "run.late_layers": STR needs LAYERS => |t| in_late_layers(&t.program, |late| late.names.as_str().into()),
+    /// Share of the idle time before late launches in `run.late_layers`
+    "run.late_layers_share": DOUBLE needs LAYERS => |t| in_late_layers(&t.program, |late| late.share.into()),
+    /// Share of the kernel time in `run.late_layers`
+    "run.late_layers_kernel_share": DOUBLE needs LAYERS =>
+        |t| in_late_layers(&t.program, |late| late.kernel_share.into()),
     /// The function of the program that ran, outside of all operators, in half or more of the idle time
     /// before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were
     /// recorded

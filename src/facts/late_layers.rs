@@ -1,0 +1,153 @@
+//! The layers whose launches come late, where these are a small part of the GPU's work.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::correlate::{GapCause, SiteId};
+use crate::cost::Costed;
+
+/// Layers that hold most of the idle time before late launches.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct LateLayers {
+    /// Their names, most idle time first: `rpn, roi_heads`.
+    pub(super) names: String,
+    /// Their shares of that idle time and of kernel time.
+    pub(super) share: f64,
+    pub(super) kernel_share: f64,
+}
+
+/// The most layers that are named, and the share of the idle time that each of them and all of them hold at least.
+const MOST_NAMES: usize = 3;
+const EACH: f64 = 0.1;
+const ALL: f64 = 0.6;
+/// Share of the idle time over share of the kernel time from which the layers stand out: where launches are late
+/// everywhere, no layer is the place to begin.
+const STANDS_OUT: f64 = 1.5;
+
+/// Idle time before the kernels of a layer, and the time of its kernels, in ns.
+type Times = (i64, i64);
+
+/// `None` where the layers of most late launches are unknown, `Some(None)` where no few layers stand out.
+pub(super) fn of(costed: &Costed) -> Option<Option<LateLayers>> {
+    let run = &costed.run;
+    let layer_of = |site: SiteId| {
+        let layer = run.sites.get(site.idx())?.layer?;
+        Some(run.layers.get(layer.idx())?.name.as_str())
+    };
+    let mut layers: BTreeMap<&str, Times> = BTreeMap::new();
+    let mut all: Times = (0, 0);
+    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
+        if gap.cause == GapCause::HostLate && gap.reliable_ns > 0 {
+            all.0 += gap.reliable_ns;
+            let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+            if let Some(name) = link.and_then(|link| layer_of(link.site?)) {
+                layers.entry(name).or_default().0 += gap.reliable_ns;
+            }
+        }
+    }
+    for (id, site) in (0..).map(SiteId).zip(&run.sites) {
+        let ns: i64 = site.kernels.iter().map(|kernel| kernel.time_ns).sum();
+        all.1 += ns;
+        if let Some(name) = layer_of(id) {
+            layers.entry(name).or_default().1 += ns;
+        }
+    }
+    let (idle, kernels) = (all.0.max(1) as f64, all.1.max(1) as f64);
+    let known: i64 = layers.values().map(|(ns, _)| ns).sum();
+    if (known as f64) < ALL * idle {
+        return None;
+    }
+    let outer = outermost(&layers, ALL * idle);
+    let mut order: Vec<(&str, Times)> = outer.into_iter().collect();
+    order.sort_by_key(|(name, (ns, _))| (Reverse(*ns), *name));
+    order.truncate(MOST_NAMES);
+    order.retain(|(_, (ns, _))| *ns as f64 >= EACH * idle);
+    let share = order.iter().map(|(_, (ns, _))| *ns as f64).sum::<f64>() / idle;
+    let kernel_share = order.iter().map(|(_, (_, ns))| *ns as f64).sum::<f64>() / kernels;
+    let names: Vec<&str> = order.into_iter().map(|(name, _)| name).collect();
+    let stand_out = share >= ALL && share >= STANDS_OUT * kernel_share;
+    Some(stand_out.then(|| LateLayers {
+        names: names.join(", "),
+        share,
+        kernel_share,
+    }))
+}
+
+/// The outermost layers of which none holds most of the idle time, unless it contains no others.
+fn outermost<'a>(layers: &BTreeMap<&'a str, Times>, most: f64) -> BTreeMap<&'a str, Times> {
+    let mut depth = 0;
+    loop {
+        let mut outer: BTreeMap<&str, Times> = BTreeMap::new();
+        let mut deeper = false;
+        for (name, (idle, kernels)) in layers {
+            let end = name.match_indices('.').nth(depth).map(|(at, _)| at);
+            deeper |= end.is_some();
+            let outermost = end.and_then(|end| name.get(..end)).unwrap_or(name);
+            let times = outer.entry(outermost).or_default();
+            *times = (times.0 + idle, times.1 + kernels);
+        }
+        if !deeper || outer.values().all(|(idle, _)| (*idle as f64) < most) {
+            return outer;
+        }
+        depth += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
+
+    /// Launches of layers in a row: their names, the idle time before each and the time of its kernel.
+    fn late(launches: &[(&str, i64, i64)]) -> Option<LateLayers> {
+        let mut b = ProfileBuilder::new();
+        let mut at = 0;
+        for _ in 0..4 {
+            for (layer, idle, ns) in launches {
+                at += idle;
+                b.range(&format!("layer:{layer}"), at - 20, at + 20);
+                b.range("aten::mm", at - 10, at + 10);
+                let kernel = b.launch(at);
+                b.profile.kernels[kernel].span.end += ns;
+                at += ns;
+            }
+        }
+        b.profile.recorded.api_calls = true;
+        of(&estimate_costs(b.run(), None)).unwrap()
+    }
+
+    #[test]
+    fn layers_with_most_idle_time_and_little_work_are_named() {
+        let found = late(&[
+            ("model.backbone.conv1", 1_000, 60_000),
+            ("model.backbone.conv2", 1_000, 60_000),
+            ("model.rpn.head", 6_000, 5_000),
+            ("model.rpn.anchors", 6_000, 5_000),
+            ("model.roi_heads", 10_000, 5_000),
+        ])
+        .unwrap();
+        assert_eq!(found.names, "model.rpn, model.roi_heads");
+        assert!(found.share > 0.9 && found.kernel_share < 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn late_launches_outside_of_layers_are_unknown() {
+        let mut b = ProfileBuilder::new();
+        for at in 0..4 {
+            b.launch(at * 9_000);
+        }
+        b.profile.recorded.api_calls = true;
+        assert_eq!(of(&estimate_costs(b.run(), None)), None);
+    }
+
+    #[test]
+    fn late_launches_everywhere_have_no_place() {
+        let blocks = [
+            ("blocks.0", 9_000, 5_000),
+            ("blocks.1", 9_000, 5_000),
+            ("blocks.2", 9_000, 5_000),
+        ];
+        assert_eq!(late(&blocks), None);
+    }
+}
