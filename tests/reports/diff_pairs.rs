@@ -3,7 +3,7 @@
 use super::diff::diff_of;
 use crate::cli_sandbox::has;
 use crate::{shared, synthetic};
-use pyprof_advise::compare::diff::{Decision, Diff, MatchLevel, PartChange, gate};
+use pyprof_advise::compare::diff::{Decision, Diff, FindingChange, MatchLevel, PartChange, gate};
 
 /// The first two sentences about a pair of profiles, or `None` without the folder of shared profiles.
 fn first_sentences(before: &str, after: &str) -> Option<String> {
@@ -199,4 +199,20 @@ fn without_a_unit_that_holds_them_graphs_recorded_whole_are_not_compared() {
         unknown.verdict
     );
     assert!(matches!(gate(&unknown, 0.03), Decision::Unknown(_)));
+}
+
+/// The author replaced the kernel that the finding was about, one of Inductor, by his own.
+#[test]
+fn findings_of_one_rule_about_different_kernels_are_fixed_and_new() {
+    let path = |name: &str| shared::path(&format!("profiles_pairs/ao_vit/{name}.json.gz"));
+    let Some((before, after)) = path("1_basic").zip(path("4_tuned")) else {
+        return;
+    };
+    let (diff, _) = diff_of(&before, &after);
+    let rules = |list: &[FindingChange]| -> Vec<String> {
+        list.iter().map(|finding| finding.rule.clone()).collect()
+    };
+    assert_eq!(rules(&diff.findings.fixed), ["parallelism/dominant-kernel"]);
+    assert_eq!(rules(&diff.findings.new), ["parallelism/dominant-kernel"]);
+    assert!(diff.findings.still.is_empty());
 }
