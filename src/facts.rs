@@ -22,6 +22,7 @@ mod conversion;
 mod copy;
 mod cpu_use;
 mod cutlass;
+mod devices_at_once;
 mod embedding_tables;
 mod enclosing_ops;
 mod equal_calls;
@@ -348,6 +349,9 @@ pub struct Totals {
     pub host_slack_ns: Option<f64>,
     /// Devices with work inside the window.
     pub devices: u32,
+    /// How many of them work at the same time: GPU time saved, summed over devices, shortens steps by one part in so
+    /// many. 1 to `devices`; 0 is as 1.
+    pub devices_at_once: f64,
     /// Share of saved kernel time by which steps become shorter, 0 to 1: a faster kernel does not shorten
     /// a host-bound step. `None` if recording overhead leaves open which.
     pub step_weight: Option<f64>,

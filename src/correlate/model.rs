@@ -572,6 +572,8 @@ pub enum Exclusion {
     OutsideSteps,
     /// A library tried algorithms for an operator.
     AlgorithmSearch,
+    /// On a device that does next to nothing beside the busiest.
+    IdleDevice,
 }
 
 /// What lies outside the window: reported, but never counted as a saving.

@@ -10,6 +10,7 @@ use super::chain::{self, Chain, ChainScope, Chains};
 use super::collectives::{self, Collectives};
 use super::conversion::ParameterShapes;
 use super::copy::{self, Copies, CopyGroup, CopyScope};
+use super::devices_at_once::at_once;
 use super::embedding_tables::{self, EmbeddingTables};
 use super::enclosing_ops::{EnclosingOps, operator_in};
 use super::equal_calls::EqualCalls;
@@ -240,6 +241,7 @@ impl<'a> FactTable<'a> {
             kernel_ns: self.totals.kernel_ns,
             copy_ns: self.totals.copy_ns,
             devices: self.totals.devices,
+            devices_at_once: self.totals.devices_at_once,
             ..light.totals
         };
         self
@@ -744,6 +746,7 @@ fn totals_of(run: &Run) -> Totals {
         comm_slack_ns: sum(|d| d.comm_slack_ns),
         host_slack_ns: None,
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
+        devices_at_once: at_once(devices),
         step_weight: step_weight(run),
     }
 }

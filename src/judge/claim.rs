@@ -177,7 +177,7 @@ impl<'a> Claims<'a> {
             all.add(taken, 1.0);
             low.add(taken, range.low / range.high);
         }
-        let wanted = self.step_ns(all).map(|step| step.high);
+        let wanted = self.step_ns(draft.kind, all).map(|step| step.high);
         let step_ns = wanted.map(|wanted| self.beside_host(draft, rule, wanted, false));
         // The part of idle time that is left is a part of it, whatever the fix saves of it.
         let left = match (draft.kind, wanted.zip(step_ns)) {
@@ -185,7 +185,7 @@ impl<'a> Claims<'a> {
             _ => 1.0,
         };
         let claimed_ns = all.claimed.min(saving.high) * left;
-        let step_low_ns = self.step_ns(low).map(|step| step.low * left);
+        let step_low_ns = self.step_ns(draft.kind, low).map(|step| step.low * left);
         let step_low_ns = step_low_ns.map(|low| self.beside_host(draft, rule, low, true));
         // What better findings may save, they may also not save.
         let step_ns = step_ns.map(|high| high.max(step_low_ns.unwrap_or(0.0)));
@@ -249,7 +249,7 @@ impl<'a> Claims<'a> {
         }
         self.perhaps_fewer_launches += self.fewer_launches - fewer;
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
-        let step = self.step_ns(all).map(|step| step.high);
+        let step = self.step_ns(draft.kind, all).map(|step| step.high);
         let step = step.map(|wanted| self.beside_host(draft, rule, wanted, false));
         saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step);
         if let Some(step_ns) = saving.step_ns.filter(|_| draft.kind == SavingKind::Idle) {
@@ -568,9 +568,12 @@ impl<'a> Claims<'a> {
         f64::from(self.totals.devices.max(1))
     }
 
-    /// Wall time per device.
-    fn step_ns(&self, taken: Taken) -> Option<Range> {
-        let devices = self.devices();
+    /// Wall time: idle time per device, other time per device that works at the same time.
+    fn step_ns(&self, kind: SavingKind, taken: Taken) -> Option<Range> {
+        let devices = match kind {
+            SavingKind::Idle => self.devices(),
+            SavingKind::Gpu | SavingKind::Copy => self.totals.devices_at_once.max(1.0),
+        };
         taken.step.map(|step| Range {
             low: step.low / devices,
             high: step.high / devices,

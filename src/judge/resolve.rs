@@ -531,8 +531,7 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, weight: f64, totals: &
     if totals.paced_by_workers {
         return;
     }
-    let devices = f64::from(totals.devices.max(1));
-    let step_ns = totals.window_ns / devices;
+    let step_ns = totals.window_ns / f64::from(totals.devices.max(1));
     let rule = findings.get(first).map(|finding| finding.rule.clone());
     for finding in findings.iter_mut().skip(first + 1) {
         let of_gpu = finding
@@ -540,7 +539,7 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, weight: f64, totals: &
             .as_mut()
             .filter(|s| s.kind == SavingKind::Gpu);
         let Some(saving) = of_gpu else { continue };
-        let then = saving.claimed_ns * weight / devices;
+        let then = saving.claimed_ns * weight / totals.devices_at_once.max(1.0);
         saving.step_ns = saving.step_ns.map(|ns| ns.max(then));
         let is_enough_now = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
         let is_enough_then = weight * saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns

@@ -111,14 +111,17 @@ pub(crate) fn times(
     };
     let work = work.by_device(&begins, is_communication);
     let mut loading: Vec<Gap> = Vec::new();
+    let mut swept: Vec<Swept> = Vec::new();
     for (index, mut items) in work.into_iter().enumerate() {
         let device = DeviceId::new(index);
         // For one device at a time: there may be many devices and much excluded time.
         exclude_host_time(&mut items, inputs.excluded);
         let bounds = begins.steps_on(device);
-        let Some(swept) = sweep(device, &items, bounds, &host, &mut times.exposed) else {
-            continue;
-        };
+        swept.extend(sweep(device, &items, bounds, &host, &mut times.exposed));
+    }
+    let idle_devices = take_idle_devices(&mut swept);
+    times.leave_out(profile, &idle_devices);
+    for swept in swept {
         let span = swept.timeline.span;
         times.window.span = Some(times.window.span.map_or(span, |window| window.around(span)));
         loading.extend(swept.loading);
@@ -130,7 +133,7 @@ pub(crate) fn times(
         }
     }
     let mut setup = set_up(profile, &begins, times.window.span);
-    setup.excluded = excluded_work(profile, inputs, &times.inside);
+    setup.excluded = excluded_work(profile, inputs, &times.inside, &idle_devices);
     setup.copies_after = after;
     let idle = |cause: GapCause| {
         let gaps = loading.iter().filter(|gap| gap.cause == cause);
@@ -144,6 +147,47 @@ pub(crate) fn times(
     times.window.loads = loading.iter().map(|gap| gap.span).collect();
     times.loads = loading;
     times
+}
+
+/// A device that works for less than this share of the time of the busiest has no part in what the program computes:
+/// a context by mistake, a test of another GPU.
+const IDLE_DEVICE: f64 = 0.01;
+
+/// Removes the devices that do next to nothing, and returns which.
+fn take_idle_devices(swept: &mut Vec<Swept>) -> Vec<DeviceId> {
+    let most = swept.iter().map(|swept| swept.timeline.busy_ns).max();
+    let least = IDLE_DEVICE * most.unwrap_or(0) as f64;
+    let idle = swept.extract_if(.., |swept| (swept.timeline.busy_ns as f64) < least);
+    idle.map(|swept| swept.timeline.device).collect()
+}
+
+impl DeviceTimes {
+    /// Leaves out the work of devices.
+    fn leave_out(&mut self, profile: &Profile, devices: &[DeviceId]) {
+        if devices.is_empty() {
+            return;
+        }
+        fn mark(inside: &mut [bool], devices: &[DeviceId], of: impl Iterator<Item = DeviceId>) {
+            for (inside, device) in inside.iter_mut().zip(of) {
+                *inside &= !devices.contains(&device);
+            }
+        }
+        mark(
+            &mut self.inside,
+            devices,
+            profile.kernels.iter().map(|k| k.device),
+        );
+        mark(
+            &mut self.window.copies,
+            devices,
+            profile.copies.iter().map(|c| c.device),
+        );
+        mark(
+            &mut self.window.sets,
+            devices,
+            profile.sets.iter().map(|s| s.device),
+        );
+    }
 }
 
 /// When each kernel was launched; its own start where the launch is not known.
@@ -281,9 +325,10 @@ fn excluded_work(
     profile: &Profile,
     inputs: &TimelineInputs<'_>,
     inside: &[bool],
+    idle_devices: &[DeviceId],
 ) -> Vec<ExcludedWork> {
     let mut work: BTreeMap<Exclusion, ExcludedWork> = BTreeMap::new();
-    if inputs.excluded.is_empty() {
+    if inputs.excluded.is_empty() && idle_devices.is_empty() {
         return Vec::new();
     }
     let mut times: BTreeMap<Exclusion, Vec<Span>> = BTreeMap::new();
@@ -300,8 +345,12 @@ fn excluded_work(
         }
         let mut reasons = times.iter();
         let why = reasons.find(|(_, spans)| Span::one_contains(spans, at));
-        // What no reason covers belongs to steps before the capture.
-        let why = why.map_or(Exclusion::OutsideSteps, |(why, _)| *why);
+        let why = match why {
+            _ if idle_devices.contains(&kernel.device) => Exclusion::IdleDevice,
+            Some((why, _)) => *why,
+            // What no reason covers belongs to steps before the capture.
+            None => Exclusion::OutsideSteps,
+        };
         let sum = work.entry(why).or_insert(ExcludedWork {
             why,
             kernels: 0,

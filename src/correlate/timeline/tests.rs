@@ -143,6 +143,26 @@ fn alone(times: &DeviceTimes) -> Vec<i64> {
 }
 
 #[test]
+fn devices_that_do_next_to_nothing_are_left_out() {
+    let mut b = Bench::new(2);
+    b.kernel_on(0, "k", 0, 10_000, None);
+    b.kernel_on(1, "k", 200, 299, None);
+    let times = b.times();
+    let devices = |times: &DeviceTimes| -> Vec<usize> {
+        let devices = times.timeline.devices.iter();
+        devices.map(|device| device.device.idx()).collect()
+    };
+    assert_eq!(devices(&times), [0]);
+    assert_eq!(times.inside, [true, false]);
+    let excluded = times.window.setup.excluded.iter();
+    let excluded: Vec<_> = excluded.map(|w| (w.why, w.kernels, w.kernel_ns)).collect();
+    assert_eq!(excluded, [(Exclusion::IdleDevice, 1, 99)]);
+    // 1 % of the time of the other one.
+    b.profile.kernels[1].span.end = 300;
+    assert_eq!(devices(&b.times()), [0, 1]);
+}
+
+#[test]
 fn computation_beside_nothing_but_communication_is_told_apart() {
     let mut b = Bench::new(1);
     b.kernel_on(0, "k", 0, 100, None);

@@ -201,6 +201,7 @@ fn idle_and_copy_savings_are_claimed_separately() {
     .unwrap();
     let mut run = Fake::default();
     run.totals.devices = 2;
+    run.totals.devices_at_once = 2.0;
     run.gap(0, 3e5, "x");
     run.gap(1, 2e5, "x");
     run.copy(0, 5e4);

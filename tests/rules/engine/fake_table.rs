@@ -127,6 +127,7 @@ impl Default for Fake {
                 comm_slack_ns: 0.0,
                 host_slack_ns: None,
                 devices: 1,
+                devices_at_once: 1.0,
                 step_weight: Some(1.0),
                 reliable_idle_ns: 1e6,
                 late_launch_ns: 1e6,

@@ -38,6 +38,23 @@ fn work_beside_communication_counts_as_the_upper_end_while_steps_are_longer_than
 }
 
 #[test]
+fn kernel_time_is_divided_by_the_devices_that_work_at_the_same_time() {
+    let gaps = "for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\n";
+    let of_gpu = rule("saving_ns = 'site.time_ns'");
+    let rules = load(&[("host/x", &rule(gaps)), ("layers/x", &of_gpu)]).unwrap();
+    let mut run = Fake::default();
+    run.totals.devices = 4;
+    run.site(0, "body", 4e5, 0.0, &[("site.family", s("gemm"))]);
+    run.gap(0, 4e5, "after_sync");
+    for (at_once, expected) in [(4.0, (5e4, 1e5)), (1.0, (2e5, 4e5)), (0.0, (2e5, 4e5))] {
+        run.totals.devices_at_once = at_once;
+        let results = run.judge(&rules);
+        assert_eq!(step(&results, "layers/x"), expected);
+        assert_eq!(step(&results, "host/x"), (5e4, 1e5));
+    }
+}
+
+#[test]
 fn steps_do_not_become_shorter_than_the_work_of_the_host() {
     let saved = |more: &str, host_slack_ns: Option<f64>| {
         let by_name = |name: &str| {
