@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::gap::Loader;
 use super::maker::Maker;
+use super::program::Framework;
 use super::{Fact, chain, copy, kernel, loader_config};
 use crate::base::DType;
 use crate::correlate::{Direction, GapCause};
@@ -50,6 +51,7 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
         ),
         (&["gpu.vendor"], words(VENDORS)),
         (&["kernel.maker"], Maker::WORDS.into()),
+        (&["run.framework"], words(Framework::ALL)),
         (&["site.family", "kernel.family"], families),
         (dtypes, DType::names().collect()),
         (

@@ -17,6 +17,8 @@ pub(super) enum Maker {
     Vendor,
     /// The builder of TensorRT.
     TensorRt,
+    /// XLA, the compiler of JAX and TensorFlow, by way of Triton or not.
+    Xla,
     /// Another library, by its name.
     Library(&'static str),
 }
@@ -24,7 +26,7 @@ pub(super) enum Maker {
 impl Maker {
     /// All words, for the closed set of the fact.
     pub(super) const WORDS: &'static [&'static str] = &[
-        "inductor", "triton", "pytorch", "vendor", "tensorrt", "library", UNKNOWN,
+        "inductor", "triton", "pytorch", "vendor", "tensorrt", "xla", "library", UNKNOWN,
     ];
 
     fn word(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Maker {
             Maker::PyTorch => "pytorch",
             Maker::Vendor => "vendor",
             Maker::TensorRt => "tensorrt",
+            Maker::Xla => "xla",
             Maker::Library(_) => "library",
         }
     }
@@ -183,6 +186,19 @@ fn has_signature(leaf: &str) -> bool {
     next >= 3
 }
 
+/// Whether XLA made the kernel of a name: it takes the names of its instructions, `loop_multiply_fusion_3`,
+/// `wrapped_add`, `gemm_fusion_dot_4`, `triton_softmax_7`.
+fn is_xla(path: &str) -> bool {
+    let name = path.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = name.strip_suffix('_').unwrap_or(path);
+    let fused = |kind: &str| name.starts_with(kind) && name.ends_with("_fusion");
+    name == "fusion"
+        || ["loop_", "input_", "output_"].into_iter().any(fused)
+        || ["wrapped_", "gemm_fusion_", "triton_gemm_", "triton_softmax"]
+            .iter()
+            .any(|begin| name.starts_with(begin))
+}
+
 /// Who made the kernel of a name, as far as the name tells.
 pub(super) fn maker(base: &str, triton: bool) -> Option<Maker> {
     let path = base.to_ascii_lowercase();
@@ -196,6 +212,9 @@ pub(super) fn maker(base: &str, triton: bool) -> Option<Maker> {
     });
     if inductor {
         return Some(Maker::Inductor);
+    }
+    if is_xla(&path) {
+        return Some(Maker::Xla);
     }
     let named = NAMES.iter().find(|(name, _)| {
         let mut inside = path.match_indices(name).map(|(at, _)| &path[..at]);
@@ -304,7 +323,7 @@ fn deep_gemm_weights(base: &str, text: &str) -> Option<u64> {
 
 pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
     /// Who made it, by its name or its operator: `inductor` (`torch.compile`), `triton`, `pytorch`,
-    /// `vendor` (cuBLAS, cuDNN, rocBLAS, ...), `tensorrt`, `library` or `unknown`
+    /// `vendor` (cuBLAS, cuDNN, rocBLAS, ...), `tensorrt`, `xla`, `library` or `unknown`
     "kernel.maker": STR => |k| of_kernel(k).map_or(UNKNOWN, Maker::word),
     /// The unit that a change applies to: the kernels of one library for one kind of work (`FlashInfer
     /// attention`), an engine of TensorRT, else the kernels with its label
@@ -339,6 +358,16 @@ mod tests {
             ("triton_poi_fused_add_0", true, "inductor"),
             ("triton__0d1d2d3de4de", true, "inductor"),
             ("triton_tem_fused_mm_2", true, "inductor"),
+            ("triton_mm_2", true, "inductor"),
+            ("triton_gemm_dot_16", true, "xla"),
+            ("triton_softmax_7", true, "xla"),
+            ("gemm_fusion_dot_4", true, "xla"),
+            ("loop_multiply_fusion_3", false, "xla"),
+            ("input_reduce_fusion", false, "xla"),
+            ("fusion_12", false, "xla"),
+            ("wrapped_add", false, "xla"),
+            ("bias_gelu_fusion", false, ""),
+            ("my::loop_fusion", false, ""),
             (
                 "scaled_matmul_kernel_with_block_pointers_0d1d2d3d4d5d6de7de",
                 false,

@@ -9,10 +9,10 @@ use rayon::prelude::*;
 use super::late_layers::{self, LateLayers};
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, facts, word};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{GapCause, OpName, Run, ScopeId, function_in};
-use crate::cost::{Costed, DecodedName};
+use crate::cost::Costed;
 use crate::profile::{RangeId, RangeKind, StrId};
 
 /// What the names in a run tell of its program.
@@ -21,7 +21,7 @@ pub(super) struct ProgramSigns {
     engine: Option<&'static str>,
     /// Work inside a `transformers` pipeline.
     pipeline: bool,
-    pytorch: bool,
+    framework: Framework,
     before_compile: bool,
     late: Option<(StrId, f64)>,
     /// As [`late_layers::of`] says.
@@ -51,7 +51,7 @@ impl ProgramSigns {
         ProgramSigns {
             engine: engine(costed),
             pipeline: in_pipeline(costed),
-            pytorch: shows_pytorch(costed),
+            framework: Framework::of(costed),
             before_compile: costed
                 .kernels
                 .iter()
@@ -63,22 +63,64 @@ impl ProgramSigns {
     }
 }
 
-/// Whether the run shows PyTorch: its operators, its kernels, or those of libraries and compilers that
-/// programs of PyTorch use.
+/// What the program calls to run its work on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Framework {
+    PyTorch,
+    /// XLA: JAX, or TensorFlow.
+    Xla,
+    TensorRt,
+    /// CUDA itself, or what is not known here.
+    #[default]
+    Other,
+}
+
+impl Framework {
+    /// All, with their words in rules.
+    pub(super) const ALL: [(Framework, &'static str); 4] = [
+        (Framework::PyTorch, "pytorch"),
+        (Framework::Xla, "xla"),
+        (Framework::TensorRt, "tensorrt"),
+        (Framework::Other, "other"),
+    ];
+
+    fn name(self) -> &'static str {
+        word(&Framework::ALL, self).unwrap_or_default()
+    }
+
+    /// PyTorch where its operators or kernels are seen, or those of Triton and of libraries, which XLA uses as well.
+    fn of(costed: &Costed) -> Framework {
+        let decoded = costed.kernels.iter().flatten();
+        let makers: Vec<Maker> = decoded
+            .filter_map(|kernel| maker(&kernel.base, kernel.triton))
+            .collect();
+        let made = |by: &[Maker]| makers.iter().any(|maker| by.contains(maker));
+        let by_library = || {
+            makers
+                .iter()
+                .any(|maker| matches!(maker, Maker::Library(_)))
+        };
+        // TensorRT's ranges look like operators, `onnx::Conv_239` and `ExecutionContext::execute`, but launch nothing
+        // themselves.
+        let launches = || costed.run.sites.iter().any(|site| site.op.is_some());
+        let is_torch = |op: &OpName| op.module == "aten";
+        if costed.run.op_names.iter().any(is_torch) || made(&[Maker::PyTorch, Maker::Inductor]) {
+            Framework::PyTorch
+        } else if made(&[Maker::Xla]) {
+            Framework::Xla
+        } else if launches() || made(&[Maker::Triton]) || by_library() {
+            Framework::PyTorch
+        } else if made(&[Maker::TensorRt]) {
+            Framework::TensorRt
+        } else {
+            Framework::Other
+        }
+    }
+}
+
+/// Whether the run shows PyTorch.
 pub(crate) fn shows_pytorch(costed: &Costed) -> bool {
-    let shows = |kernel: &DecodedName| {
-        matches!(
-            maker(&kernel.base, kernel.triton),
-            Some(Maker::PyTorch | Maker::Inductor | Maker::Triton | Maker::Library(_))
-        )
-    };
-    // TensorRT's ranges look like operators, `onnx::Conv_239` and `ExecutionContext::execute`, but launch nothing
-    // themselves.
-    let launches = || costed.run.sites.iter().any(|site| site.op.is_some());
-    let is_torch = |op: &OpName| op.module == "aten";
-    costed.run.op_names.iter().any(is_torch)
-        || launches()
-        || costed.kernels.iter().flatten().any(|k| shows(k))
+    Framework::of(costed) == Framework::PyTorch
 }
 
 /// The serving engine whose operators, kernels or Python files the run shows.
@@ -259,7 +301,10 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
         sites.filter_map(|site| site.least_bytes).sum::<f64>()
     },
     /// Operators or kernels of PyTorch were seen, or those of libraries for it
-    "run.pytorch": BOOL => |t| t.program.pytorch,
+    "run.pytorch": BOOL => |t| t.program.framework == Framework::PyTorch,
+    /// What the program calls to run work on the GPU, by the names of operators and kernels: `pytorch`, `xla`
+    /// (JAX), `tensorrt` or `other`: CUDA itself, or unknown
+    "run.framework": STR => |t| t.program.framework.name(),
     /// The names of its kernels prove a PyTorch before 2.0, which has no `torch.compile`
     "run.before_compile": BOOL => |t| t.program.before_compile,
     /// The smallest range of the program that holds half or more of the idle time before late launches;
@@ -291,6 +336,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::correlate::testing::ProfileBuilder;
 
     #[test]
     fn steps_and_operators_are_no_parts_of_a_program() {
@@ -299,6 +345,35 @@ mod tests {
         }
         for name in ["ProfilerStep#3", "step 7", "aten::mm", "{'mod': 'torch'}"] {
             assert!(!names_a_part(name), "{name}");
+        }
+    }
+
+    fn of_kernels(names: &[&str]) -> Framework {
+        let mut b = ProfileBuilder::new();
+        for (i, name) in names.iter().enumerate() {
+            let kernel = b.launch(1000 * (i as i64 + 1));
+            b.profile.kernels[kernel].name = b.profile.strings.intern(name);
+        }
+        Framework::of(&crate::cost::estimate_costs(b.run(), None))
+    }
+
+    #[test]
+    fn kernels_of_triton_and_libraries_are_those_of_xla_beside_its_own() {
+        let xla = "loop_add_fusion_1";
+        let te = "void transformer_engine::scale(float*)";
+        let at = "void at::native::reduce_kernel(float*)";
+        for (names, wanted) in [
+            (&[xla, te][..], Framework::Xla),
+            (&[te], Framework::PyTorch),
+            (&[xla, at], Framework::PyTorch),
+            (&["triton_softmax_7"], Framework::Xla),
+            (&["__myl_MulAddSig_0x1"], Framework::TensorRt),
+            (
+                &["ampere_sgemm_128x64_nn", "my_kernel(int)"],
+                Framework::Other,
+            ),
+        ] {
+            assert_eq!(of_kernels(names), wanted, "{names:?}");
         }
     }
 

@@ -149,8 +149,8 @@ pub const CASE_KEYS: &[Key] = keys! {
     /// the id of a built-in GPU, which provides the `gpu.` facts; without it, only those are known that have a value for an
     /// unknown GPU, such as `gpu.kernel_gap_ns`
     "gpu": Shape::Text(1, 200),
-    /// the facts, with names in quotes; all others are absent. `found.count` defaults to 1; `found.time_ns`, `found.calls` and
-    /// `found.gpu_share` to those of the member
+    /// the facts, with names in quotes; all others are absent. `found.count` defaults to 1, `run.pytorch` to true;
+    /// `found.time_ns`, `found.calls` and `found.gpu_share` to those of the member
     "facts": Shape::Own(known_facts, |facts| facts.table().is_some()),
     /// params of this test only
     "params": Shape::Map(None, &VALUE, MAX_LIST),

@@ -68,6 +68,8 @@ impl<'a> Example<'a> {
             Some(id) => gpu(id).ok_or_else(|| id.clone())?,
             None => crate::facts::of_gpu(None),
         };
+        // Most rules are about programs of PyTorch.
+        given.insert("run.pytorch".to_owned(), Value::Bool(true));
         given.extend(case.facts.clone());
         Ok(Example { given, facts })
     }
@@ -450,6 +452,83 @@ mod tests {
         let failures: Vec<String> = failures.into_iter().collect();
         assert!(failures.is_empty(), "{}", failures.join("\n"));
         assert!(rendered > 5_000, "only {rendered}");
+    }
+
+    /// Whether a fact is known only for programs of PyTorch.
+    fn of_pytorch(name: &str) -> bool {
+        const BEGINNINGS: [&str; 9] = [
+            "site.enclosing_ops",
+            "gap.enclosing_ops",
+            "gap.loader",
+            "gap.op_name",
+            "run.loader",
+            "run.phase",
+            "run.serving_engine",
+            "run.transformers_pipeline",
+            "run.worker",
+        ];
+        let needs = facts::all().iter().find(|fact| fact.name == name);
+        let needs = needs.map_or("", |fact| fact.needs);
+        let operators = [
+            "record_shapes",
+            "operators on the host",
+            "torch.compile",
+            "layer names",
+        ];
+        BEGINNINGS.iter().any(|begin| name.starts_with(begin))
+            || operators.iter().any(|words| needs.contains(words))
+    }
+
+    /// What a rule says of a program without PyTorch, on the facts of its own tests that such programs have.
+    #[test]
+    fn fixes_for_other_programs_do_not_name_pytorch() {
+        let mut wrong = Vec::new();
+        let mut said = 0;
+        for rule in built_in_rules().rules() {
+            // Chains are sequences of the operators of PyTorch, or of its kernels.
+            if rule.for_each == facts::MemberKind::Chain {
+                continue;
+            }
+            let firing = |case: &&Case| matches!(case.expect, Expect::Fires(_));
+            for case in rule.tests.iter().filter(firing) {
+                let example = Example::new(case, facts::all(), &gpu_facts);
+                let mut example = example.unwrap_or_else(|id| panic!("no GPU `{id}`"));
+                let made_by = |word: &str| {
+                    example.given.get("kernel.maker") == Some(&Value::Str(word.into()))
+                };
+                if made_by("pytorch") || made_by("inductor") || made_by("library") {
+                    continue;
+                }
+                example.given.retain(|name, value| {
+                    let operator = matches!(value, Value::Str(text) if text.contains("::"));
+                    !of_pytorch(name) && !operator
+                });
+                let changed = [
+                    ("run.pytorch", Value::Bool(false)),
+                    ("site.has_op", Value::Bool(false)),
+                    ("site.op_name", Value::Str("".into())),
+                    ("site.direction", Value::Str("unknown".into())),
+                ];
+                for (name, value) in changed {
+                    example.given.insert(name.to_owned(), value);
+                }
+                for framework in ["xla", "tensorrt", "other"] {
+                    let framework = Value::Str(framework.into());
+                    example.given.insert("run.framework".to_owned(), framework);
+                    let Ok(Said::Fired(fired)) = say(rule, case, &example) else {
+                        continue;
+                    };
+                    said += 1;
+                    let fix = fired.fix.map(|(_, text)| text).unwrap_or_default();
+                    let words = ["torch", "Torch", "DataLoader", "nn."];
+                    if let Some(word) = words.iter().find(|word| fix.contains(**word)) {
+                        wrong.push(format!("{}: {}: {word}", rule.id, case.name));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(said > 500, "only {said}");
     }
 
     /// Every expression of every built-in rule on the facts of its own tests. Where an operand is

@@ -78,12 +78,16 @@ const PAGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The links of a rule: as they are, or those of AMD when the GPU in use is AMD's.
+/// The links of a rule: those of AMD when the GPU in use is AMD's, and none about PyTorch for other programs.
 pub(super) fn vendor_links(links: &[String], lookup: &dyn Lookup) -> Vec<String> {
+    let other = lookup.get("run.pytorch") == Answer::Value(Value::Bool(false));
+    let links = links
+        .iter()
+        .filter(|link| !(other && link.contains("pytorch")));
     if !is_amd(lookup) {
-        return links.to_vec();
+        return links.cloned().collect();
     }
-    let mut own: Vec<String> = links.iter().filter_map(|link| amd_link(link)).collect();
+    let mut own: Vec<String> = links.filter_map(|link| amd_link(link)).collect();
     own.dedup();
     own
 }
@@ -211,6 +215,23 @@ mod tests {
             let earlier = PAGES.get(..i).unwrap_or_default();
             assert!(!earlier.iter().any(|(e, _)| page.starts_with(e)), "{page}");
         }
+    }
+
+    #[test]
+    fn links_about_pytorch_are_left_out_for_other_programs() {
+        struct Program(bool);
+        impl Lookup for Program {
+            fn get(&self, name: &str) -> Answer {
+                match name {
+                    "run.pytorch" => Answer::Value(Value::Bool(self.0)),
+                    _ => Answer::Absent,
+                }
+            }
+        }
+        let cuda = "https://docs.nvidia.com/cuda/index.html";
+        let links = [cuda, "https://pytorch.org/docs/stable/amp.html"].map(str::to_owned);
+        assert_eq!(vendor_links(&links, &Program(true)), links);
+        assert_eq!(vendor_links(&links, &Program(false)), [cuda]);
     }
 
     #[test]
