@@ -108,6 +108,12 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     /// Part of `gap.host_ns` in calls that wait for another thread or process or for input: `futex`,
     /// `sem_wait`, `poll`
     "gap.os_wait_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Wait)),
+    /// Part of `gap.host_ns` in calls of the operating system whose names the file lacks
+    "gap.unnamed_call_ns": DOUBLE needs OS_CALLS => |g| {
+        let parts = parts(g).filter(|_| g.table.costed.run.host.has_os_calls);
+        let unnamed = |part: &HostPart| matches!(part, HostPart::OsCall { name: None, .. });
+        Answer::from(parts.map(|parts| parts.sum(unnamed).ns as f64))
+    },
     /// Part of `gap.host_ns` in calls to drivers: `ioctl`
     "gap.driver_call_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Driver)),
     /// Part of `gap.host_ns` in calls that read files or pipes
@@ -132,3 +138,46 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     /// Time in `gap.function` as a share of `gap.host_ns`; an estimate if it was sampled
     "gap.function_share": DOUBLE needs HOST_FUNCTIONS => |g| function(g).map(|(_, share)| share),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::facts::{FactTable, Lookup as _, MemberKind, Value};
+    use crate::profile::{OsCall, Span, ThreadId};
+
+    #[test]
+    fn calls_without_a_name_are_no_waits() {
+        let mut b = ProfileBuilder::new();
+        b.launch(0);
+        b.launch(10_000_000);
+        b.profile.host.has_os_calls = true;
+        for (name, start, end) in [
+            (Some("poll"), 1_000_000, 4_000_000),
+            (None, 5_000_000, 7_000_000),
+        ] {
+            let name = name.map(|name| b.profile.strings.intern(name));
+            let class = name.map_or("", |name| b.profile.strings.get(name));
+            let class = OsCallClass::of(class);
+            b.profile.host.os_calls.push(OsCall {
+                thread: ThreadId(0),
+                span: Span { start, end },
+                name,
+                class,
+                bytes: 0,
+                caller: None,
+            });
+        }
+        let costed = crate::cost::estimate_costs(b.run(), None);
+        let table = FactTable::new(&costed);
+        let gaps = table.members(MemberKind::Gap).into_iter();
+        let known: Vec<_> = gaps
+            .map(|gap| {
+                let view = table.view(gap);
+                ["gap.os_wait_ns", "gap.unnamed_call_ns"].map(|fact| view.get(fact))
+            })
+            .collect();
+        let ns = |ns: f64| Answer::Value(Value::Double(ns));
+        assert_eq!(known, [[ns(3e6), ns(2e6)]]);
+    }
+}
