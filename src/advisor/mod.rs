@@ -14,10 +14,10 @@ use crate::cost::user::UserCosts;
 use crate::cost::{Costed, VOCABULARY, estimate_costs_with, infer_gpu, match_replays, ops};
 use crate::facts::{self, FactTable};
 use crate::gpu::select;
-use crate::host::{Classes, HostProfile};
+use crate::host::{self, Classes, HostProfile};
 use crate::judge::{Rule, RuleResults, RuleSet, Selection, WindowPair, judge, why};
 use crate::profile::Profile;
-use crate::read::{self, NoProgress, Progress};
+use crate::read::{self, NoProgress, Progress, ReadError};
 use crate::report::{HostProfileReport, Options, Report};
 
 mod no_kernels;
@@ -352,9 +352,24 @@ fn same_steps(light: &FactTable<'_>, detailed: &FactTable<'_>) -> bool {
 /// # Errors
 /// When the file cannot be read, or has neither kernels nor CUDA graphs.
 pub fn open(path: &Path, progress: &dyn Progress) -> Result<Profile, Error> {
-    let profile = read::open_pruned(path, &UnneededRanges, progress)?;
+    let profile = read::open_pruned(path, &UnneededRanges, progress);
+    let profile = profile.map_err(|error| of_the_host(path).unwrap_or(error))?;
     if profile.kernels.is_empty() && profile.graphs.is_empty() {
         return Err(Error::NoKernels(no_kernels::explain(&profile)));
     }
     Ok(profile)
+}
+
+/// The error for a profile of the host in place of one of the GPU.
+fn of_the_host(path: &Path) -> Option<ReadError> {
+    let profile = host::open(path).ok()?;
+    let found = format!(
+        "expected a profile of the GPU, found one of the host, written by {}",
+        profile.profiler
+    );
+    let remedy = format!(
+        "give it beside one of the GPU, with `--host {}`",
+        read::shell_word(&path.display().to_string())
+    );
+    Some(ReadError::new(path, found, remedy))
 }

@@ -448,7 +448,7 @@ pub(super) fn other_database(path: &Path, tables: &[String]) -> ReadError {
 }
 
 /// A path quoted for a POSIX shell.
-fn shell_word(text: &str) -> String {
+pub(crate) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

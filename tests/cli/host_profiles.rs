@@ -24,6 +24,25 @@ fn longest_lines_of_host_profiles_are_listed() {
 }
 
 #[test]
+fn a_host_profile_in_place_of_a_profile_is_named() {
+    let sandbox = Sandbox::new();
+    for (seed, profiler) in [
+        ("seed.prof", "cProfile"),
+        ("seed.lprof", "line_profiler"),
+        ("seed.scalene.json", "Scalene"),
+    ] {
+        let said = sandbox.refused(&format!("{SEEDS}/{seed}"));
+        has(
+            &said,
+            &[
+                &format!("found one of the host, written by {profiler}"),
+                &format!("`--host {SEEDS}/{seed}`"),
+            ],
+        );
+    }
+}
+
+#[test]
 fn actions_that_enclose_a_step_are_left_out() {
     let table = "|  Action  |  Mean duration (s)  |  Num calls  |  Total time (s)  |  Percentage %  |\n\
                  |  Total  |  -  |  9  |  0.7  |  100 %  |\n\
