@@ -64,6 +64,7 @@ mod work_steps;
 mod worker_start;
 
 pub use crate::base::cel::{Type, Value};
+pub(crate) use copy::longest_copy;
 pub use kernel::ENOUGH_CALLS;
 pub(crate) use maker::product_of;
 pub(crate) use memory::MemoryUse;

@@ -194,6 +194,9 @@ fn summary(reports: &[Report]) -> Summary {
         busy_share: share(busy_ns as f64, device_window_ns as f64),
         kernel_ns: total(|s| s.kernel_ns),
         exposed_copy_ns: total(|s| s.exposed_copy_ns),
+        longest_copy: all()
+            .filter_map(|s| s.longest_copy.clone())
+            .max_by_key(|copy| copy.ns),
         comm_ns: total(|s| s.comm_ns),
         exposed_comm_ns: total(|s| s.exposed_comm_ns),
         exposed_comm_per_step_ns: mean_of_all(reports, |s| s.exposed_comm_per_step_ns)

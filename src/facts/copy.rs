@@ -262,18 +262,31 @@ pub(super) const DIRECTIONS: [(CopyKind, &str); 6] = [
     (CopyKind::Other, "other"),
 ];
 
+/// The direction and the kind of memory on the host's side: `device to host copy to pageable memory`, or in the plural.
+fn described(kind: CopyKind, (src, dst): (MemoryKind, MemoryKind), noun: &str) -> String {
+    let direction = word(&DIRECTIONS, kind).unwrap_or_default();
+    let direction = direction.replace('_', " ");
+    let memory = |kind| word(&MEMORIES, kind).unwrap_or("unknown");
+    match kind {
+        CopyKind::HtoD => format!("{direction} {noun} from {} memory", memory(src)),
+        CopyKind::DtoH => format!("{direction} {noun} to {} memory", memory(dst)),
+        _ => format!("{direction} {noun}"),
+    }
+}
+
+/// The longest copy inside the analyzed window between host and GPU, and its description.
+pub(crate) fn longest_copy(run: &Run) -> Option<(&MemoryCopy, String)> {
+    let copies = run.profile.copies.iter().zip(&run.window.copies);
+    let moves = |kind| matches!(kind, CopyKind::HtoD | CopyKind::DtoH);
+    let inside = copies.filter(|(copy, inside)| **inside && moves(copy.kind));
+    let (copy, _) = inside.max_by_key(|(copy, _)| copy.span.ns())?;
+    Some((copy, described(copy.kind, (copy.src, copy.dst), "copy")))
+}
+
 impl CopyGroup {
     /// A description such as `host to device copies from pageable memory`.
     pub(super) fn place(&self) -> String {
-        let kind = word(&DIRECTIONS, self.kind)
-            .unwrap_or_default()
-            .replace('_', " ");
-        let memory = |kind| word(&MEMORIES, kind).unwrap_or("unknown");
-        match self.kind {
-            CopyKind::HtoD => format!("{kind} copies from {} memory", memory(self.src)),
-            CopyKind::DtoH => format!("{kind} copies to {} memory", memory(self.dst)),
-            _ => format!("{kind} copies"),
-        }
+        described(self.kind, (self.src, self.dst), "copies")
     }
 
     /// The kind of memory on the host's side.

@@ -4,10 +4,10 @@
 use indexmap::IndexMap;
 
 use super::{
-    CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, Method, Options, Report,
-    SCHEMA_VERSION, SavingReport, Serving, SkippedRules, StepsFrom, Summary, Synchronizations,
-    TotalSaving, Unattributed, UserCosted, evidence, host, launching, layers, narrative, sites,
-    timeline, work_units,
+    CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, LongestCopy, Method,
+    Options, Report, SCHEMA_VERSION, SavingReport, Serving, SkippedRules, StepsFrom, Summary,
+    Synchronizations, TotalSaving, Unattributed, UserCosted, evidence, host, launching, layers,
+    narrative, sites, timeline, work_units,
 };
 use rustc_hash::FxHashSet;
 
@@ -18,7 +18,7 @@ use crate::correlate::{DeviceTimeline, Site, WithoutOperator};
 use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
 use crate::facts::{
     self, FactTable, Member, MemoryUse, exposed_comm_per_step, how_to_record,
-    how_to_record_without_pytorch, is_recordable, product_of, shows_pytorch,
+    how_to_record_without_pytorch, is_recordable, longest_copy, product_of, shows_pytorch,
 };
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::evidence::cited;
@@ -247,6 +247,11 @@ fn summary(facts: &FactTable<'_>) -> Summary {
         busy_share: share(busy_ns as f64, device_window_ns as f64),
         kernel_ns: sum(devices.iter().map(|d| d.kernel_ns)),
         exposed_copy_ns: sum(devices.iter().map(|d| d.exposed_copy_ns)),
+        longest_copy: longest_copy(run).map(|(copy, what)| LongestCopy {
+            what,
+            bytes: copy.bytes,
+            ns: copy.span.ns(),
+        }),
         comm_ns: sum(devices.iter().map(|d| d.comm_ns)),
         exposed_comm_ns,
         graph_ns: sum(devices.iter().map(|d| d.graph_ns)),

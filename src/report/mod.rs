@@ -69,6 +69,7 @@ pub use json::{NotAReport, SCHEMA, json, read_json};
 pub use launching::{GapClass, HostCalls, Launching};
 pub(crate) use layers::{MAX_ALREADY_FAST, MAX_ROWS as MAX_LAYER_ROWS, MOSTLY};
 pub use markdown::{PR_CHARS, markdown, markdown_within};
+pub use opening::LongestCopy;
 #[cfg(feature = "cli")]
 pub(crate) use opening::possible_savings;
 pub(crate) use repeating::merged as merged_repeating;
@@ -323,6 +324,9 @@ pub struct Summary {
     pub kernel_ns: i64,
     /// Time of copies while no kernel ran.
     pub exposed_copy_ns: i64,
+    /// The longest copy between host and GPU; `null` without one.
+    #[serde(default)]
+    pub longest_copy: Option<LongestCopy>,
     /// Time of communication.
     #[serde(default)]
     pub comm_ns: i64,

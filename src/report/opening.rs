@@ -2,6 +2,7 @@
 //! words, whatever the profile. Below it stand the figures.
 
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
 use super::basis::{Amount, Basis, Whole, amount};
 use super::narrative::{
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::{self, list, list_some};
-use crate::base::units::{counted, ns, ns_range, percent, percent_range, times};
+use crate::base::units::{bytes, counted, ns, ns_range, percent, percent_range, rate, times};
 use crate::correlate::StepSource;
 use crate::judge::{SAVES_MOST, SavingKind};
 
@@ -277,14 +278,36 @@ fn graphs(s: &Summary) -> Option<String> {
     })
 }
 
+/// One copy between host and GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LongestCopy {
+    /// Its direction and the kind of memory on the host's side.
+    pub what: String,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// How long it took.
+    pub ns: i64,
+}
+
 fn copies(report: &Report) -> Option<String> {
     let s = &report.summary;
     let found = report.findings.iter().any(|f| f.category == "copies");
     // What the little work of an idle GPU is does not matter.
     let most = is_most(s.exposed_copy_ns, s.busy_ns) && s.busy_share >= HARDLY_BUSY;
+    let longest = s.longest_copy.as_ref().filter(|copy| copy.ns > 0);
+    let longest = longest.map_or_else(String::new, |copy| {
+        format!(
+            " The longest copy, a {} of {}, takes {} ({}).",
+            copy.what,
+            bytes(copy.bytes as f64),
+            ns(copy.ns as f64),
+            rate(copy.bytes as f64 * 1e9 / copy.ns as f64)
+        )
+    });
     most.then(|| {
         format!(
-            "{} of GPU time is copying, not computing{}.",
+            "{} of GPU time is copying, not computing{}.{longest}",
             percent(s.exposed_copy_ns as f64 / s.busy_ns as f64),
             if found {
                 ""

@@ -13,7 +13,7 @@ use pyprof_advise::correlate::{
 use pyprof_advise::cost::Bound;
 use pyprof_advise::facts::Member;
 use pyprof_advise::judge::{Fault, Saving, SavingKind};
-use pyprof_advise::profile::{DeviceId, Span};
+use pyprof_advise::profile::{CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, Span};
 use pyprof_advise::report::{html, json, render_template, text};
 
 /// A rendered report.
@@ -324,6 +324,32 @@ fn dominant_copies_and_graphs_are_reported_first() {
     assert_eq!(
         s.report().verdict[0],
         "98 % of GPU time is copying, not computing; no rule found a copy that repeats."
+    );
+
+    for (bytes, ms) in [(8_000_000, 1), (80_000_000, 40)] {
+        s.costed.run.profile.copies.push(MemoryCopy {
+            span: Span {
+                start: 0,
+                end: ms * 1_000_000,
+            },
+            device: DeviceId(0),
+            process: ProcessId(0),
+            stream: 7,
+            correlation: None,
+            bytes,
+            kind: CopyKind::DtoH,
+            src: MemoryKind::Device,
+            dst: MemoryKind::Pageable,
+            captured: None,
+        });
+        s.costed.run.window.copies.push(true);
+    }
+    let said = &s.report().verdict[0];
+    assert!(
+        said.ends_with(
+            "The longest copy, a device to host copy to pageable memory of 80.0 MB, takes 40.0 ms (2.00 GB/s)."
+        ),
+        "{said}"
     );
 
     let mut s = sample();
