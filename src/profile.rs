@@ -456,6 +456,8 @@ pub struct Recorded {
     pub shapes: bool,
     /// Environment variables of the captured machine. They are only warned about, apart from [`Profile::switches`].
     pub environment: bool,
+    /// That the program ran on Windows.
+    pub windows: bool,
     /// The file holds a sample of what was recorded: most of its events were taken out.
     pub thinned: bool,
 }

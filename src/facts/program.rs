@@ -305,6 +305,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// What the program calls to run work on the GPU, by the names of operators and kernels: `pytorch`, `xla`
     /// (JAX), `tensorrt` or `other`: CUDA itself, or unknown
     "run.framework": STR => |t| t.program.framework.name(),
+    /// The file says that the program ran on Windows, where PyTorch comes without Triton
+    "run.windows": BOOL => |t| t.costed.run.profile.recorded.windows,
     /// The names of its kernels prove a PyTorch before 2.0, which has no `torch.compile`
     "run.before_compile": BOOL => |t| t.program.before_compile,
     /// The smallest range of the program that holds half or more of the idle time before late launches;

@@ -15,7 +15,7 @@ use super::order::{FindingFigures, Place, SavingFigures, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, overrides};
 use super::template::Template;
-use super::vendor_words::{in_vendor_words, vendor_links};
+use super::vendor_words::{for_windows, in_vendor_words, vendor_links};
 use super::windows::{input_of, is_about_idle};
 use super::{Confidence, DroppedFinding, Fault, Finding, MissingFact, RuleResults, SavingKind};
 use crate::base::glob::Glob;
@@ -643,7 +643,8 @@ fn finding(
     let (variant, fix) = match rule.fix(&context) {
         Ok(Some((index, fix))) => {
             also_fixes.extend(fix.also_fixes.iter().cloned());
-            (Some(index), say("fix", &fix.text, ""))
+            let text = say("fix", &fix.text, "");
+            (Some(index), for_windows(text, &*lookup))
         }
         Ok(None) => (None, String::new()),
         Err(failure) => {

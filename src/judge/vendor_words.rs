@@ -104,6 +104,15 @@ fn amd_link(link: &str) -> Option<String> {
     (!nvidia).then(|| link.to_owned())
 }
 
+/// The fix, with what `torch.compile` needs under Windows if it names that and the program ran there.
+pub(super) fn for_windows(fix: String, lookup: &dyn Lookup) -> String {
+    let windows = lookup.get("run.windows") == Answer::Value(Value::Bool(true));
+    if windows && fix.contains("torch.compile") && !fix.contains("triton-windows") {
+        return format!("{fix}\n\nOn Windows `torch.compile` needs the package `triton-windows`.");
+    }
+    fix
+}
+
 fn is_amd(lookup: &dyn Lookup) -> bool {
     matches!(lookup.get("gpu.vendor"), Answer::Value(Value::Str(vendor)) if &*vendor == "amd")
 }
@@ -217,21 +226,33 @@ mod tests {
         }
     }
 
-    #[test]
-    fn links_about_pytorch_are_left_out_for_other_programs() {
-        struct Program(bool);
-        impl Lookup for Program {
-            fn get(&self, name: &str) -> Answer {
-                match name {
-                    "run.pytorch" => Answer::Value(Value::Bool(self.0)),
-                    _ => Answer::Absent,
-                }
+    struct Run(&'static str, bool);
+    impl Lookup for Run {
+        fn get(&self, name: &str) -> Answer {
+            match name == self.0 {
+                true => Answer::Value(Value::Bool(self.1)),
+                false => Answer::Absent,
             }
         }
+    }
+
+    #[test]
+    fn the_compiler_needs_a_package_on_windows() {
+        let fix = |text: &str, windows| for_windows(text.to_owned(), &Run("run.windows", windows));
+        let compile = "`torch.compile(model)`";
+        assert!(fix(compile, true).ends_with("needs the package `triton-windows`."));
+        assert_eq!(fix(compile, false), compile);
+        let named = "`torch.compile` needs `triton-windows`";
+        assert_eq!(fix(named, true), named);
+        assert_eq!(fix("a larger batch", true), "a larger batch");
+    }
+
+    #[test]
+    fn links_about_pytorch_are_left_out_for_other_programs() {
         let cuda = "https://docs.nvidia.com/cuda/index.html";
         let links = [cuda, "https://pytorch.org/docs/stable/amp.html"].map(str::to_owned);
-        assert_eq!(vendor_links(&links, &Program(true)), links);
-        assert_eq!(vendor_links(&links, &Program(false)), [cuda]);
+        assert_eq!(vendor_links(&links, &Run("run.pytorch", true)), links);
+        assert_eq!(vendor_links(&links, &Run("run.pytorch", false)), [cuda]);
     }
 
     #[test]

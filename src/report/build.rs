@@ -593,16 +593,15 @@ fn recording(costed: &Costed, reason: &str) -> &'static str {
     }
 }
 
-/// Remarks of the reader, without the environment block, which has its own caution, and without those for
+/// Remarks of the reader, without the environment block, which has its own caution, and without the one for
 /// programs of PyTorch if this is none.
 fn notes(costed: &Costed, pytorch: bool) -> Vec<String> {
-    const OF_PYTORCH: [&str; 2] = ["ranges_missing", "compiler_on_windows"];
     let profile = &costed.run.profile;
     profile
         .notes
         .iter()
         .filter(|n| !(profile.recorded.environment && n.code == "environment_block"))
-        .filter(|n| pytorch || !OF_PYTORCH.contains(&n.code))
+        .filter(|n| pytorch || n.code != "ranges_missing")
         .map(|n| sentence(&n.text))
         .chain(MemoryUse::of(&costed.run).map(|memory| memory_note(&memory)))
         .collect()

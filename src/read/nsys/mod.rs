@@ -226,14 +226,8 @@ fn record(db: &Db, profile: &mut Profile) -> Result<(), ReadError> {
     recorded.copies = cuda || db.has(activities::COPIES);
     recorded.syncs = cuda || db.has(activities::SYNCS);
     recorded.environment = db.has_rows("TARGET_INFO_SYSTEM_ENV")? || captured_environment(db)?;
+    recorded.windows = recorded_on_windows(db)?;
     notes(profile);
-    if recorded_on_windows(db)? {
-        profile.note(
-            "compiler_on_windows",
-            "The program ran on Windows, where PyTorch comes without Triton: `torch.compile` needs the package \
-             `triton-windows` there.",
-        );
-    }
     Ok(())
 }
 
