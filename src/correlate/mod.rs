@@ -65,7 +65,7 @@ pub use model::{
     Vocabulary, Wait, Window, WithoutOperator,
 };
 use profiler_overhead::HostOverhead;
-pub(crate) use profiler_overhead::waited_share;
+pub(crate) use profiler_overhead::{launches_block, waited_share};
 pub use pruning::UnneededRanges;
 pub(crate) use python_frame::{PythonFrame, function_in, readable_name};
 use range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole, RangeTexts};

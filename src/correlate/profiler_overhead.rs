@@ -60,7 +60,7 @@ impl HostOverhead {
             Some(HostOverhead::OperatorRanges)
         } else if arguments.call_stacks || has_python_calls(profile) {
             Some(HostOverhead::Stacks)
-        } else if launches_block(profile, launches) {
+        } else if launches_block(profile, launches.iter().copied()) {
             Some(HostOverhead::BlockingLaunches)
         } else {
             None
@@ -224,8 +224,11 @@ pub(crate) fn is_unreliable(timeline: &Timeline) -> bool {
 }
 
 /// Whether most long kernels had ended before their launch returned.
-fn launches_block(profile: &Profile, launches: &[Option<CallId>]) -> bool {
-    waited_share(profile, launches.iter().copied()).is_some_and(|share| share >= BLOCKING_SHARE)
+pub(crate) fn launches_block(
+    profile: &Profile,
+    launches: impl Iterator<Item = Option<CallId>>,
+) -> bool {
+    waited_share(profile, launches).is_some_and(|share| share >= BLOCKING_SHARE)
 }
 
 /// Share of the long kernels that had ended before their launch returned; `launches` has one entry

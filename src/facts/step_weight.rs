@@ -7,7 +7,7 @@
 //! ahead of late launches.
 
 use super::StepWeight;
-use crate::correlate::{DeviceTimeline, Gap, GapCause, Run};
+use crate::correlate::{DeviceTimeline, Gap, GapCause, Run, launches_block};
 use crate::profile::Span;
 
 /// Where late launches follow, kernel time does not count from this busy share downwards ...
@@ -18,20 +18,17 @@ const ALL: f64 = 0.9;
 const ROUNDED: f64 = 0.05;
 /// Largest difference between the weights with and without the unreliable idle time.
 const SAME: f64 = 0.25;
+/// A host that works for less than this share of the time of the GPU would be ahead of it if it did not wait.
+const AHEAD: f64 = 0.8;
 
 /// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead
 /// leaves open which.
 pub(crate) fn step_weight(run: &Run) -> Option<f64> {
-    weight_of(&run.timeline.devices, &inner_ends(run))
-}
-
-/// `ends` are of all steps but the last.
-fn weight_of(devices: &[DeviceTimeline], ends: &[i64]) -> Option<f64> {
-    let mut time = Time::default();
-    for device in devices {
-        time.add(device, ends, |_| {});
+    let time = Time::of(&run.timeline.devices, &inner_ends(run));
+    match time.is_of_turns(run) {
+        true => Some(1.0),
+        false => time.sure_weight(),
     }
-    time.sure_weight()
 }
 
 /// When the GPU was done with each step but the last.
@@ -81,10 +78,8 @@ impl LateWork {
                 *slot = (spans, 0);
             }
         }
-        if time
-            .sure_weight()
-            .is_none_or(|weight| weight <= 0.0 || weight >= 1.0)
-        {
+        let is_one = |weight: f64| weight <= 0.0 || weight >= 1.0;
+        if time.is_of_turns(run) || time.sure_weight().is_none_or(is_one) {
             return None;
         }
         let kernels = run.profile.kernels.iter().map(|kernel| {
@@ -137,6 +132,23 @@ struct Time {
 }
 
 impl Time {
+    /// `ends` are of all steps but the last.
+    fn of(devices: &[DeviceTimeline], ends: &[i64]) -> Time {
+        let mut time = Time::default();
+        for device in devices {
+            time.add(device, ends, |_| {});
+        }
+        time
+    }
+
+    /// Whether kernel time counts fully because launches wait for their kernels: as recorded, host and GPU take turns,
+    /// and if launches did not wait, the host would be ahead.
+    fn is_of_turns(&self, run: &Run) -> bool {
+        self.late_ns > 0.0
+            && self.late_ns < AHEAD * self.busy_ns
+            && launches_block(&run.profile, run.links.iter().map(|link| link.launch))
+    }
+
     /// Adds a device; `late_work` takes its work before late launches, the last first.
     fn add(&mut self, device: &DeviceTimeline, ends: &[i64], mut late_work: impl FnMut(Span)) {
         // From the end backwards: what comes after the work.
@@ -291,6 +303,10 @@ mod tests {
         }
     }
 
+    fn weight_of(devices: &[DeviceTimeline], ends: &[i64]) -> Option<f64> {
+        Time::of(devices, ends).sure_weight()
+    }
+
     fn weight(causes: &[(GapCause, bool)]) -> Option<f64> {
         weight_of(&[device(causes)], &[])
     }
@@ -364,6 +380,32 @@ mod tests {
             gap.span.start -= 40;
         }
         assert_eq!(weight_of(&[device], &[]), None);
+    }
+
+    #[test]
+    fn kernel_time_counts_fully_where_launches_wait_and_the_host_would_be_ahead() {
+        use crate::correlate::testing::ProfileBuilder;
+        // Kernels of 50 us, each launched a while after the last one has ended.
+        let weights = |after: i64, launches_wait: bool| {
+            let mut b = ProfileBuilder::new();
+            for at in 0..60 {
+                let kernel = b.launch(at * (50_000 + after));
+                let span = &mut b.profile.kernels[kernel].span;
+                span.end = span.start + 50_000;
+                let end = span.end;
+                if launches_wait {
+                    b.profile.calls.last_mut().unwrap().span.end = end + 1_000;
+                }
+            }
+            let run = b.run();
+            (step_weight(&run), site_weights(&run).len())
+        };
+        assert_eq!(weights(35_000, true), (Some(1.0), 0));
+        // The host may limit the steps once launches do not wait.
+        assert_eq!(weights(45_000, true), (None, 0));
+        let (weight, sites) = weights(35_000, false);
+        assert!(weight.unwrap() < 1.0);
+        assert_eq!(sites, 1);
     }
 
     #[test]
