@@ -3,10 +3,11 @@
 //! no figure and no saving may come from it.
 
 use super::model::{ExcludedTime, Exclusion, StepSource};
+use super::step_sources::Launches;
 use super::steps::Steps;
 use super::timeline::launch_times;
 use crate::base::statistics::median;
-use crate::profile::{ApiClass, CallId, Profile, Span};
+use crate::profile::{ApiClass, Profile, Span};
 
 /// Largest share of the kernel time outside declared warm-up that may come before it to be excluded with
 /// it: weight initialisation.
@@ -39,7 +40,7 @@ pub(super) struct Exclusions {
     pub(super) steps: Vec<Option<Span>>,
 }
 
-/// A kernel by when it was launched, and its duration in ns.
+/// A kernel or whole graph by when it was launched, and its duration in ns.
 type Launched = (i64, i64);
 
 impl Exclusions {
@@ -48,7 +49,7 @@ impl Exclusions {
     pub(super) fn decide(
         profile: &Profile,
         steps: &mut Steps,
-        launches: &[Option<CallId>],
+        launches: Launches<'_>,
         searches: &[Span],
     ) -> Exclusions {
         let launched = launched(profile, launches);
@@ -126,10 +127,15 @@ impl Exclusions {
     }
 }
 
-fn launched(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Launched> {
+fn launched(profile: &Profile, (launches, graphs): Launches<'_>) -> Vec<Launched> {
     let times = launch_times(profile, launches);
     let kernels = profile.kernels.iter().map(|kernel| kernel.span.ns());
-    times.zip(kernels).collect()
+    let graphs = profile.graphs.iter().zip(graphs).map(|(graph, call)| {
+        let call = call.and_then(|call| profile.calls.get(call.idx()));
+        let at = call.map_or(graph.span.start, |call| call.span.start);
+        (at, graph.span.ns())
+    });
+    times.zip(kernels).chain(graphs).collect()
 }
 
 /// Whether the steps are a sequence of kernels that repeats: nothing is launched between two of them.

@@ -117,15 +117,18 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             texts
         },
     );
+    let graph_calls: Vec<Option<CallId>> = (profile.graphs.iter())
+        .map(|graph| work_calls.get(graph.process, graph.correlation))
+        .collect();
     let ((brackets, overhead, marked), mut steps) = rayon::join(
         || {
             let brackets = FsdpBrackets::read(&profile, &texts);
             let overhead = HostOverhead::find(&profile, &texts, &arguments, &launches);
             (brackets, overhead, MarkedRanges::read(&profile, &texts))
         },
-        || Steps::read(&profile, &texts, &launches),
+        || Steps::read(&profile, &texts, (&launches, &graph_calls)),
     );
-    let exclusions = Exclusions::decide(&profile, &mut steps, &launches, &searches);
+    let exclusions = Exclusions::decide(&profile, &mut steps, (&launches, &graph_calls), &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
@@ -183,6 +186,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         messages: &messages,
         replay_names: replay_names.as_ref(),
     };
+    let graph_steps = steps.of_graphs(&profile, &graph_calls);
     let analyzed_time = (window.span, window.excluded_spans());
     // Idle time and the work of the GPU do not depend on each other either.
     let (idle, work) = rayon::join(
@@ -211,7 +215,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             let (host, (of_gpu, activities)) = rayon::join(
                 || HostTime::of(&profile, &timeline, &loads, classes),
                 || {
-                    let of_gpu = steps::on_the_gpu(steps.steps, &profile, &links);
+                    let of_gpu = steps::on_the_gpu(steps.steps, &profile, &links, &graph_steps);
                     let activities = gap_activity::activities(&profile, &timeline, &of_gpu);
                     (of_gpu, activities)
                 },
@@ -238,11 +242,11 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let call = |process, correlation| work_calls.get(process, correlation);
     let copies = profile.copies.iter();
     let sets = profile.sets.iter();
-    let graphs = profile.graphs.iter();
     Run {
         copy_calls: copies.map(|c| call(c.process, c.correlation)).collect(),
         set_calls: sets.map(|s| call(s.process, s.correlation)).collect(),
-        graph_calls: graphs.map(|g| call(g.process, g.correlation)).collect(),
+        graph_calls,
+        graph_steps,
         links,
         scopes,
         capture_scopes,

@@ -43,6 +43,8 @@ pub struct Run {
     pub set_calls: Vec<Option<CallId>>,
     /// The same of each whole graph, in the order of [`Profile::graphs`].
     pub graph_calls: Vec<Option<CallId>>,
+    /// The step in which each whole graph was launched, in the same order.
+    pub graph_steps: Vec<Option<StepId>>,
     /// What is known of each kernel, in the order of [`Profile::kernels`].
     pub links: Vec<Link>,
     /// The scope tree: ranges that enclose a launch, and those a backward pass refers to, with
@@ -517,7 +519,7 @@ pub enum StepSource {
     DataLoader,
     /// A range of the user that is repeated with about the same work.
     RepeatedRange,
-    /// A sequence of kernels that repeats. Inferred, not recorded.
+    /// A sequence of kernels, or of CUDA graphs that are recorded whole, that repeats. Inferred, not recorded.
     KernelSequence,
 }
 

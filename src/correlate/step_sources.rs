@@ -10,12 +10,12 @@ use super::model::StepSource;
 use super::optimizer_steps::{self, OptimizerCalls};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::step_work::{
-    ALIKE_KERNELS, LaunchKind, Recognized, SAME_WORK, WorkLaunches, alike, launched_by_process,
+    ALIKE_KERNELS, Recognized, SAME_WORK, WorkLaunches, alike, launched_by_process,
 };
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, CopyKind, DeviceId, HostRange, ProcessId, Profile, RangeKind,
-    SerialNumber, Span, StrId, SyncKind, ThreadId,
+    ApiCall, ApiClass, CallId, ConfigId, CopyKind, DeviceId, HostRange, ProcessId, Profile,
+    RangeKind, SerialNumber, Span, StrId, SyncKind, ThreadId,
 };
 
 /// Minimum number of steps that must be alike when only a repetition shows them.
@@ -28,15 +28,18 @@ const ALIKE: f64 = 0.95;
 /// Share of a process's kernels that repeated ranges must hold to be its steps.
 const MOST_WORK: f64 = 0.5;
 
+/// The call that launched each kernel, and each whole graph.
+pub(super) type Launches<'a> = (&'a [Option<CallId>], &'a [Option<CallId>]);
+
 /// The steps of every process, by the most certain evidence that any process has.
 pub(super) fn recognize(
     profile: &Profile,
     texts: &RangeInfos,
-    launches: &[Option<CallId>],
+    launches: Launches<'_>,
     warmup: &[Span],
 ) -> Vec<Option<Recognized>> {
     let processes = profile.processes.len();
-    let work = launched_by_process(profile, launches);
+    let work = launched_by_process(profile, launches.0);
     let ranges = CandidateRanges::of(profile, texts, warmup);
     for source in [
         StepSource::NamedRange,
@@ -375,11 +378,7 @@ const FEWEST_KERNELS: usize = 8;
 /// A sequence of kernels that repeats, with the same work in at least three consecutive steps; of several
 /// the one that holds most kernels. Somewhere between them the host waits for the GPU or copies data. Layers of one model repeat as well, but the work
 /// behind the last layer occurs nowhere else, at least not with the same grid.
-fn by_kernels(
-    profile: &Profile,
-    launches: &[Option<CallId>],
-    process: ProcessId,
-) -> Option<Recognized> {
+fn by_kernels(profile: &Profile, launches: Launches<'_>, process: ProcessId) -> Option<Recognized> {
     let sequence = KernelSequence::of(profile, launches, process)?;
     let steps = sequence.anchors().into_iter();
     let steps = steps.filter_map(|anchor| sequence.steps(&anchor));
@@ -401,9 +400,24 @@ fn by_kernels(
     })
 }
 
-/// The kernels of a process in the order of their launches.
+/// What a launch does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Task {
+    Kernel(StrId),
+    /// One of the parts of an executable graph that is recorded whole: such a record stands for the fewest kernels
+    /// of a step.
+    Graph {
+        exec: Option<u32>,
+        part: usize,
+    },
+}
+
+/// A launch's device, task and configuration.
+type TaskKind = (DeviceId, Task, ConfigId);
+
+/// The kernels and whole graphs of a process in the order of their launches.
 struct KernelSequence {
-    kinds: Vec<LaunchKind>,
+    kinds: Vec<TaskKind>,
     launched: Vec<i64>,
     /// Per kernel: when the step that it begins would have begun on the host, if the host waited or copied
     /// between the launch before and its own.
@@ -417,10 +431,10 @@ impl KernelSequence {
     /// the order in which they ran.
     fn of(
         profile: &Profile,
-        launches: &[Option<CallId>],
+        (launches, graphs): Launches<'_>,
         process: ProcessId,
     ) -> Option<KernelSequence> {
-        let mut kernels: Vec<(i64, LaunchKind)> = Vec::new();
+        let mut kernels: Vec<(i64, TaskKind)> = Vec::new();
         let mut known: FxHashSet<(DeviceId, u32)> = FxHashSet::default();
         let (mut without_launch, mut missing) = (0, 0);
         for (kernel, call) in profile.kernels.iter().zip(launches) {
@@ -431,7 +445,8 @@ impl KernelSequence {
             match call.and_then(|id| profile.calls.get(id.idx())) {
                 Some(call) => {
                     known.insert(stream);
-                    let kind = (kernel.device, kernel.name, kernel.config);
+                    let task = Task::Kernel(kernel.name);
+                    let kind = (kernel.device, task, kernel.config);
                     kernels.push((call.span.start, kind));
                 }
                 // Before the first known launch of its stream it was launched before the capture began.
@@ -440,6 +455,17 @@ impl KernelSequence {
                     missing += usize::from(known.contains(&stream));
                 }
             }
+        }
+        let own = profile.graphs.iter().zip(graphs);
+        for (graph, call) in own.filter(|(graph, _)| graph.process == process) {
+            let Some(call) = call.and_then(|id| profile.calls.get(id.idx())) else {
+                without_launch += FEWEST_KERNELS;
+                continue;
+            };
+            let exec = graph.exec;
+            let parts = (0..FEWEST_KERNELS).map(|part| Task::Graph { exec, part });
+            let kinds = parts.map(|task| (graph.device, task, ConfigId(0)));
+            kernels.extend(kinds.map(|kind| (call.span.start, kind)));
         }
         if missing as f64 > SAME_WORK * kernels.len() as f64 {
             return None;
@@ -467,7 +493,7 @@ impl KernelSequence {
 
     /// Positions of the kinds that occur least, but often enough to show a repetition.
     fn anchors(&self) -> Vec<Vec<usize>> {
-        let mut positions: FxHashMap<LaunchKind, Vec<usize>> = FxHashMap::default();
+        let mut positions: FxHashMap<TaskKind, Vec<usize>> = FxHashMap::default();
         for (at, kind) in self.kinds.iter().enumerate() {
             positions.entry(*kind).or_default().push(at);
         }
@@ -506,11 +532,16 @@ impl KernelSequence {
     /// The steps in which the kernel at each of these positions occurs once.
     fn steps(&self, anchor: &[usize]) -> Option<Vec<Span>> {
         let period = median(&mut distances(anchor))?;
-        let offset = self.offset(anchor, period)?;
+        // Each layer would be a graph of its own, so that what repeats with one graph is a step, though the host
+        // never waits.
+        let offset = match self.replays_in(anchor, period) {
+            true => self.offset(anchor, period, anchor.len() / 2).unwrap_or(0),
+            false => self.offset(anchor, period, 0)?,
+        };
         let starts = anchor.iter().map(|at| at + offset);
         let starts: Vec<usize> = starts.filter(|at| *at < self.kinds.len()).collect();
         let whole = starts.iter().zip(starts.iter().skip(1));
-        let whole: Vec<Option<FxHashMap<StrId, usize>>> = whole
+        let whole: Vec<Option<FxHashMap<Task, usize>>> = whole
             .map(|(from, until)| self.kinds.get(*from..*until).map(counts))
             .collect();
         let reference = whole.get(whole.len() / 2)?.as_ref()?;
@@ -518,7 +549,7 @@ impl KernelSequence {
         let tail = self.kinds.get(last..)?;
         // What is left at the end must be part of a step, else the repetition is not one of steps; but after
         // steps between which the host waits each time, something longer than a step may follow.
-        let known: FxHashSet<&LaunchKind> = self.kinds.get(first..last)?.iter().collect();
+        let known: FxHashSet<&TaskKind> = self.kinds.get(first..last)?.iter().collect();
         let waits = (starts.iter()).filter(|at| self.begins.get(**at).is_some_and(Option::is_some));
         let goes_on =
             waits.count() as f64 >= REGULAR * starts.len() as f64 && tail.len() > 2 * period;
@@ -562,8 +593,8 @@ impl KernelSequence {
     }
 
     /// The place in the period, counted from the anchor, before which the host waited or copied in most
-    /// repetitions; the first one of several. `None` if it never did.
-    fn offset(&self, anchor: &[usize], period: usize) -> Option<usize> {
+    /// repetitions; the first one of several. `None` if it did so in no more than `few` of them.
+    fn offset(&self, anchor: &[usize], period: usize, few: usize) -> Option<usize> {
         let marked = |offset: usize| {
             let places = anchor.iter().filter_map(|at| self.begins.get(at + offset));
             places.filter(|place| place.is_some()).count()
@@ -571,8 +602,15 @@ impl KernelSequence {
         let marked = (0..period).map(|offset| (marked(offset), offset));
         marked
             .max_by_key(|(count, offset)| (*count, std::cmp::Reverse(*offset)))
-            .filter(|(count, _)| *count > 0)
+            .filter(|(count, _)| *count > few)
             .map(|(_, offset)| offset)
+    }
+
+    /// Whether a known graph is launched in the period that begins with the first of these positions.
+    fn replays_in(&self, anchor: &[usize], period: usize) -> bool {
+        let kinds = anchor.first().and_then(|first| self.kinds.get(*first..));
+        let mut kinds = kinds.unwrap_or_default().iter().take(period);
+        kinds.any(|(_, task, _)| matches!(task, Task::Graph { exec: Some(_), .. }))
     }
 }
 
@@ -582,20 +620,20 @@ fn distances(at: &[usize]) -> Vec<usize> {
     pairs.map(|(a, b)| b.saturating_sub(*a)).collect()
 }
 
-fn counts(kinds: &[LaunchKind]) -> FxHashMap<StrId, usize> {
+fn counts(kinds: &[TaskKind]) -> FxHashMap<Task, usize> {
     let mut counts = FxHashMap::default();
-    for (_, name, _) in kinds {
-        *counts.entry(*name).or_default() += 1;
+    for (_, task, _) in kinds {
+        *counts.entry(*task).or_default() += 1;
     }
     counts
 }
 
 /// Whether two steps launch the same kernels as often, but for a few.
-fn same_work(a: &FxHashMap<StrId, usize>, b: &FxHashMap<StrId, usize>) -> bool {
-    let size = |counts: &FxHashMap<StrId, usize>| counts.values().sum::<usize>();
+fn same_work(a: &FxHashMap<Task, usize>, b: &FxHashMap<Task, usize>) -> bool {
+    let size = |counts: &FxHashMap<Task, usize>| counts.values().sum::<usize>();
     let common: usize = a
         .iter()
-        .map(|(name, count)| b.get(name).map_or(0, |other| *count.min(other)))
+        .map(|(task, count)| b.get(task).map_or(0, |other| *count.min(other)))
         .sum();
     let larger = size(a).max(size(b));
     larger.saturating_sub(common) as f64 <= SAME_WORK * larger as f64

@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 use super::model::{DeviceTimeline, Link, Run, Step, StepId, StepOrigin, StepSource};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
-use super::step_sources;
+use super::step_sources::{self, Launches};
 use super::step_work::Recognized;
 use crate::base::statistics::median;
-use crate::profile::{CallId, ProcessId, Profile, RangeKind, Span, ThreadId};
+use crate::profile::{CallId, GraphTrace, ProcessId, Profile, RangeKind, Span, ThreadId};
 
 /// The steps of a run, and when each process was in which step.
 #[derive(Debug, Default)]
@@ -38,11 +38,7 @@ impl NumberedRange {
 }
 
 impl Steps {
-    pub(crate) fn read(
-        profile: &Profile,
-        texts: &RangeInfos,
-        launches: &[Option<CallId>],
-    ) -> Steps {
+    pub(crate) fn read(profile: &Profile, texts: &RangeInfos, launches: Launches<'_>) -> Steps {
         let mut numbered: Vec<Vec<NumberedRange>> = vec![Vec::new(); profile.processes.len()];
         let mut warmup = Vec::new();
         let speaks = |m: &RangeInfo| matches!(m.what, RangeClass::Step { .. } | RangeClass::Warmup);
@@ -105,6 +101,20 @@ impl Steps {
         series
             .map(|f| f.map(numbered).unwrap_or_default())
             .collect()
+    }
+
+    /// The step in which each whole graph was launched.
+    pub(crate) fn of_graphs(
+        &self,
+        profile: &Profile,
+        calls: &[Option<CallId>],
+    ) -> Vec<Option<StepId>> {
+        let graphs = profile.graphs.iter().zip(calls);
+        let step = |(graph, call): (&GraphTrace, &Option<CallId>)| {
+            let call = profile.calls.get(call.as_ref()?.idx())?;
+            self.at(graph.process, call.span.start)
+        };
+        graphs.map(step).collect()
     }
 
     /// The step a process was in at a time.
@@ -230,7 +240,20 @@ impl Run {
         StepTime::of(&self.steps, self.work_steps(), window_ns)
     }
 
-    /// How many steps the kernels of the window amount to; `None` if none belongs to an analyzed step.
+    /// The whole-graph records that are analyzed, with their places in the table.
+    pub fn analysed_graphs(&self) -> impl Iterator<Item = (usize, &GraphTrace)> {
+        let graphs = self.profile.graphs.iter().enumerate();
+        graphs.filter(|(_, graph)| {
+            let mut devices = self.timeline.devices.iter();
+            let device = devices.find(|device| device.device == graph.device);
+            device.is_some_and(|device| {
+                let start = graph.span.start;
+                device.span.contains(start) && !Span::one_contains(&device.excluded, start)
+            })
+        })
+    }
+
+    /// How many steps the kernels and graphs of the window amount to; `None` if none belongs to an analyzed step.
     fn work_steps(&self) -> Option<f64> {
         let steps = self.steps.iter().filter(|step| !step.warmup).count();
         if steps == 0 {
@@ -244,6 +267,13 @@ impl Run {
                 if link.step.is_some_and(analysed) {
                     of_steps = of_steps.saturating_add(kernel.span.ns());
                 }
+            }
+        }
+        for (row, graph) in self.analysed_graphs() {
+            all = all.saturating_add(graph.span.ns());
+            let step = self.graph_steps.get(row).copied().flatten();
+            if step.is_some_and(analysed) {
+                of_steps = of_steps.saturating_add(graph.span.ns());
             }
         }
         (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))
@@ -321,13 +351,21 @@ fn gpu_ns(steps: &[&Step]) -> Option<f64> {
 }
 
 /// Adds to each step when the GPU worked on what was launched in it.
-pub(super) fn on_the_gpu(mut steps: Vec<Step>, profile: &Profile, links: &[Link]) -> Vec<Step> {
-    for (kernel, link) in profile.kernels.iter().zip(links) {
-        let Some(step) = link.step.and_then(|id| steps.get_mut(id.idx())) else {
+pub(super) fn on_the_gpu(
+    mut steps: Vec<Step>,
+    profile: &Profile,
+    links: &[Link],
+    graph_steps: &[Option<StepId>],
+) -> Vec<Step> {
+    let kernels = profile.kernels.iter().map(|kernel| kernel.span);
+    let kernels = kernels.zip(links.iter().map(|link| link.step));
+    let graphs = profile.graphs.iter().map(|graph| graph.span);
+    for (work, step) in kernels.chain(graphs.zip(graph_steps.iter().copied())) {
+        let Some(step) = step.and_then(|id| steps.get_mut(id.idx())) else {
             continue;
         };
-        let span = step.gpu.get_or_insert(kernel.span);
-        *span = span.around(kernel.span);
+        let span = step.gpu.get_or_insert(work);
+        *span = span.around(work);
     }
     // A profiler that stops may leave the start of a step in which nothing was launched.
     let longest = steps.iter().map(|step| step.span.ns()).max().unwrap_or(0);
@@ -384,6 +422,8 @@ fn one_series(mut numbered: Vec<NumberedRange>) -> Vec<NumberedRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::profile::{DeviceId, SerialNumber};
 
     /// Start and end.
     type Ends = (i64, i64);
@@ -404,6 +444,42 @@ mod tests {
         });
         let steps: Vec<Step> = steps.collect();
         StepTime::of(&steps, Some(steps.len() as f64), window_ns).unwrap()
+    }
+
+    #[test]
+    fn replays_of_one_graph_that_is_recorded_whole_are_steps() {
+        // A graph and a kernel per token; the host never waits.
+        let run = |exec: &dyn Fn(u32) -> Option<u32>| {
+            let mut b = ProfileBuilder::new();
+            for replay in 0..6 {
+                let (at, correlation) = (i64::from(replay) * 1_000, 1_000 + u64::from(replay));
+                b.call(ThreadId(0), "cudaGraphLaunch", at, correlation);
+                b.profile.graphs.push(GraphTrace {
+                    exec: exec(replay),
+                    span: Span {
+                        start: at + 50,
+                        end: at + 750,
+                    },
+                    device: DeviceId(0),
+                    process: ProcessId(0),
+                    correlation: SerialNumber::new(correlation),
+                });
+                b.launch(at + 800);
+            }
+            b.run()
+        };
+        let replays = run(&|_| Some(1));
+        let starts: Vec<i64> = replays.steps.iter().map(|s| s.span.start).collect();
+        assert_eq!(starts, [0, 1_000, 2_000, 3_000, 4_000, 5_000]);
+        let gpu = |step: &Step| step.gpu.map(|gpu| (gpu.start, gpu.end));
+        assert_eq!(replays.steps.first().and_then(gpu), Some((50, 910)));
+        assert_eq!(
+            replays.step_time().and_then(|time| time.work_steps),
+            Some(6.0)
+        );
+        // Each may be a layer.
+        assert!(run(&Some).steps.is_empty());
+        assert!(run(&|_| None).steps.is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::correlate::{
     readable_name,
 };
 use crate::cost::{Costed, Family};
-use crate::profile::{CallId, ClassId, CopyKind, KernelId, StrId};
+use crate::profile::{CallId, ClassId, CopyKind, KernelId, Span, StrId};
 
 mod copies_behind;
 mod first_shapes;
@@ -390,13 +390,15 @@ fn group(
     }
 }
 
-/// Whether one of several steps has most of the idle time, each counted as a share of its length: a step may be
-/// longer than others and idle just as they are.
+/// Whether one of several steps has most of the idle time, each counted as a share of its length, on the host or
+/// on the GPU: a step may be longer than others and idle just as they are, and the last one may end on the host
+/// before its work does.
 fn is_in_one_step(run: &Run, lengths: &Lengths) -> bool {
     let mut analyzed = run.steps.iter().filter(|step| !step.warmup);
     let idle = lengths.steps.iter().filter_map(|(id, ns)| {
         let step = run.steps.get(id.as_ref()?.idx())?;
-        Some(*ns as f64 / step.span.ns().max(1) as f64)
+        let length = step.span.ns().max(step.gpu.map_or(0, Span::ns));
+        Some(*ns as f64 / length.max(1) as f64)
     });
     let (most, sum) = idle.fold((0.0, 0.0), |(most, sum): (f64, f64), share| {
         (most.max(share), sum + share)

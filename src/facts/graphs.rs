@@ -10,8 +10,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// Share of busy time inside whole-graph records
     "run.graph_share": DOUBLE =>
         |t| Answer::share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns),
-    /// Whole-graph records in the file
-    "run.graph_records": INT => |t| t.costed.run.profile.graphs.len() as u64,
+    /// Whole-graph records that are analyzed
+    "run.graph_records": INT => |t| t.costed.run.analysed_graphs().count() as u64,
     /// Graph launch calls
     "run.graph_launches": INT needs API => |t| t.sums.graph_launches,
     /// Share of kernel time launched by replaying a CUDA graph

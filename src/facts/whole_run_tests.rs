@@ -759,14 +759,18 @@ fn copies_to_the_host_that_wait_are_counted_once() {
 
 #[test]
 fn idle_time_of_one_step_among_several_is_told_apart() {
-    // Two kernels per step of so many ms, the second of which is late by `late` in each step.
-    let in_one_step = |late: [i64; 4], ms: [i64; 4]| {
+    // Two kernels per step of so many ms, the second of which is late by `late` in each step, and the last of all
+    // takes so many ms.
+    let with_last = |late: [i64; 4], ms: [i64; 4], last: i64| {
         let mut profile = ProfileBuilder::new();
         for ((step, late), ms) in (0..).zip(late).zip(ms) {
             let start = step * 100 * MS;
             profile.range(&format!("step {step}"), start, start + ms * MS);
             launch(&mut profile, "softmax_warp_forward", start + 100);
             launch(&mut profile, "softmax_warp_forward", start + 100_000 + late);
+        }
+        if let Some(kernel) = profile.profile.kernels.last_mut() {
+            kernel.span.end += last * MS;
         }
         let costed = costed(profile);
         let table = FactTable::new(&costed);
@@ -776,11 +780,16 @@ fn idle_time_of_one_step_among_several_is_told_apart() {
         let answers: Vec<Answer> = late.map(|v| v.get("gap.in_one_step")).collect();
         answers
     };
+    let in_one_step = |late, ms| with_last(late, ms, 0);
     assert_eq!(in_one_step([800_000, 0, 0, 0], [90; 4]), [flag(true)]);
     assert_eq!(in_one_step([800_000; 4], [90; 4]), [flag(false)]);
     // The first step is longer than the others, and idle as they are.
     let late = [800_000, 80_000, 80_000, 80_000];
     assert_eq!(in_one_step(late, [90, 9, 9, 9]), [flag(false)]);
+    // The last step is short on the host only.
+    let late = [800_000; 4];
+    assert_eq!(with_last(late, [90, 90, 90, 2], 0), [flag(true)]);
+    assert_eq!(with_last(late, [90, 90, 90, 2], 80), [flag(false)]);
 }
 
 #[test]

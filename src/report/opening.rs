@@ -479,7 +479,8 @@ fn span(report: &Report) -> String {
         Some(host) => format!(" on the GPU (the host takes {} and runs ahead)", ns(host)),
         None => String::new(),
     };
-    let from = s.steps_from.as_ref().map(evidence).unwrap_or_default();
+    let from = s.steps_from.as_ref().map(|from| evidence(from, s));
+    let from = from.unwrap_or_default();
     let length = match uneven(report) {
         Some((least, most)) => format!("{} to {}, {} on average", ns(least), ns(most), ns(step)),
         None => ns(step),
@@ -520,13 +521,16 @@ fn uneven(report: &Report) -> Option<(f64, f64)> {
 }
 
 /// What shows the steps, where they are not numbered.
-fn evidence(from: &StepsFrom) -> String {
+fn evidence(from: &StepsFrom, s: &Summary) -> String {
     match from.source {
         StepSource::Numbered => format!(" (`{}`)", from.text),
         StepSource::NamedRange
         | StepSource::Optimizer
         | StepSource::DataLoader
         | StepSource::RepeatedRange => format!(" (recognized by `{}`)", from.text),
+        StepSource::KernelSequence if is_most(s.graph_ns, s.busy_ns) => {
+            " (inferred from repeating graph launches)".to_owned()
+        }
         StepSource::KernelSequence => " (inferred from repeating kernels)".to_owned(),
     }
 }

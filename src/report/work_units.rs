@@ -15,7 +15,7 @@ use super::timeline::DeviceGaps;
 use crate::base::statistics::median;
 use crate::correlate::{Run, compare_kernels};
 use crate::cost::{Costed, Family};
-use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, GraphTrace, ProcessId, Span, StrId};
+use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
 
 /// Most repetitions kept of a unit; the first are.
 const MAX_REPETITIONS: usize = 512;
@@ -224,7 +224,7 @@ impl Track<'_> {
                 track.comm_sums.push(comm.saturating_add(sent));
             };
         // Kernels and graphs of a profile are sorted by start.
-        let mut graphs = analysed_graphs(run).map(|(graph, _)| graph).peekable();
+        let mut graphs = run.analysed_graphs().map(|(_, graph)| graph).peekable();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let Some(site) = link.site else {
                 continue;
@@ -382,7 +382,7 @@ fn distances(times: impl Iterator<Item = i64>) -> Vec<Span> {
         .collect()
 }
 
-/// When each launch of an analyzed kernel was made, with what it started, by process and device.
+/// When each launch of an analyzed kernel or whole graph was made, with what it started, by process and device.
 struct Launched {
     by_track: BTreeMap<(ProcessId, DeviceId), Vec<(i64, Span)>>,
 }
@@ -400,13 +400,20 @@ impl Launched {
                     .push((call.span.start, kernel.span));
             }
         }
+        for (row, graph) in run.analysed_graphs() {
+            let call = run.graph_calls.get(row).copied().flatten();
+            if let Some(call) = call.and_then(|id| run.profile.calls.get(id.idx())) {
+                let launches = by_track.entry((graph.process, graph.device)).or_default();
+                launches.push((call.span.start, graph.span));
+            }
+        }
         for launches in by_track.values_mut() {
             launches.sort_by_key(|(at, _)| *at);
         }
         Launched { by_track }
     }
 
-    /// From the first to the last kernel that was launched in a span of host time.
+    /// From the first to the last work that was launched in a span of host time.
     fn on_the_gpu(&self, process: ProcessId, device: DeviceId, span: Span) -> Option<Span> {
         let launches = self.by_track.get(&(process, device))?;
         let at = |time| launches.partition_point(|(launched, _)| *launched < time);
@@ -467,33 +474,13 @@ fn one_after_the_other(spans: impl Iterator<Item = (Span, Span)>) -> Vec<Span> {
     spans.filter(|span| span.ns() > 0).collect()
 }
 
-/// The whole-graph records that are analyzed, with their launches.
-fn analysed_graphs(run: &Run) -> impl Iterator<Item = (&GraphTrace, Option<CallId>)> {
-    let graphs = run
-        .profile
-        .graphs
-        .iter()
-        .zip(run.graph_calls.iter().copied());
-    graphs.filter(|(graph, _)| {
-        let device = run
-            .timeline
-            .devices
-            .iter()
-            .find(|d| d.device == graph.device);
-        device.is_some_and(|device| {
-            let start = graph.span.start;
-            device.span.contains(start) && !Span::one_contains(&device.excluded, start)
-        })
-    })
-}
-
 /// Share of the time of whole-graph records that one graph must take to be the unit by itself.
 const MOST_OF_GRAPHS: f64 = 0.5;
 
 /// The executable graph that takes most of the time of whole-graph records.
 fn main_graph(run: &Run) -> Option<u32> {
     let mut times: BTreeMap<Option<u32>, i64> = BTreeMap::new();
-    for (graph, _) in analysed_graphs(run) {
+    for (_, graph) in run.analysed_graphs() {
         let time = times.entry(graph.exec).or_default();
         *time = time.saturating_add(graph.span.ns());
     }
@@ -520,7 +507,8 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
         }
     }
     let main = main_graph(run);
-    for (graph, call) in analysed_graphs(run) {
+    for (row, graph) in run.analysed_graphs() {
+        let call = run.graph_calls.get(row).copied().flatten();
         if let Some(id) = call.filter(|_| main.is_none() || graph.exec == main) {
             by_call.insert((graph.device, id), graph.span);
         }

@@ -103,6 +103,7 @@ impl Sample {
             copy_calls: vec![],
             set_calls: vec![],
             graph_calls: vec![],
+            graph_steps: vec![],
             links: vec![],
             scopes: vec![],
             capture_scopes: Vec::new(),

@@ -63,7 +63,9 @@ impl<'p, 'a> Changes<'p, 'a> {
             tolerance: noise.map_or(SAME, |n| n.share.max(SAME)),
         };
         let (before, after) = changes.sums();
-        changes.floor_ns = FLOOR * before.max(after);
+        // With the whole-graph records of the unit, which have no rows.
+        let unit = (changes.total()).map_or(0.0, |unit| unit.before_ns.max(unit.after_ns));
+        changes.floor_ns = FLOOR * before.max(after).max(unit);
         changes
     }
 
