@@ -506,17 +506,18 @@ fn uneven(report: &Report) -> Option<(f64, f64)> {
     let s = &report.summary;
     let steps = (report.timeline.steps.iter()).filter(|step| !step.warmup);
     let length = |step: &StepRow| step.window_part_ns.unwrap_or(step.ns) as f64;
-    let lengths: Vec<f64> = steps.map(length).collect();
+    let lengths: Vec<f64> = steps.clone().map(length).collect();
     if lengths.len() as u64 != s.steps {
         return None;
     }
     let least = lengths.iter().copied().reduce(f64::min)?;
     let most = lengths.iter().copied().reduce(f64::max)?;
-    let apart = if lengths.len() < FEW {
-        FEW_APART
-    } else {
-        APART
-    };
+    // The first part of a window also holds what the host does before its first launch.
+    let own = steps.map(|step| step.ns);
+    let own_least = own.clone().min()?;
+    let own_most = own.max()?;
+    let few = lengths.len() < FEW && own_most as f64 > FEW_APART * own_least as f64;
+    let apart = if few { FEW_APART } else { APART };
     (most > apart * least).then_some((least, most))
 }
 
