@@ -21,14 +21,28 @@ const SAME: f64 = 0.25;
 /// A host that works for less than this share of the time of the GPU would be ahead of it if it did not wait.
 const AHEAD: f64 = 0.8;
 
-/// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead
-/// leaves open which.
+/// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead, or
+/// idle time of unknown cause, leaves open which.
 pub(crate) fn step_weight(run: &Run) -> Option<f64> {
-    let time = Time::of(&run.timeline.devices, &inner_ends(run));
+    let ends = inner_ends(run);
+    let time = Time::of(&run.timeline.devices, &ends);
     match time.is_of_turns(run) {
         true => Some(1.0),
-        false => time.sure_weight(),
+        false => sure_weight(&run.timeline.devices, &ends, &time),
     }
+}
+
+/// The weight of `time`, unless another one holds where idle time of unknown cause is that of late launches.
+fn sure_weight(devices: &[DeviceTimeline], ends: &[i64], time: &Time) -> Option<f64> {
+    let weight = time.sure_weight()?;
+    let mut all_late = Time {
+        unknown_is_late: true,
+        ..Time::default()
+    };
+    for device in devices {
+        all_late.add(device, ends, |_| {});
+    }
+    (weight - all_late.weight(all_late.late_ns) <= SAME).then_some(weight)
 }
 
 /// When the GPU was done with each step but the last.
@@ -79,7 +93,8 @@ impl LateWork {
             }
         }
         let is_one = |weight: f64| weight <= 0.0 || weight >= 1.0;
-        if time.is_of_turns(run) || time.sure_weight().is_none_or(is_one) {
+        let weight = || sure_weight(&run.timeline.devices, &ends, &time);
+        if time.is_of_turns(run) || weight().is_none_or(is_one) {
             return None;
         }
         let kernels = run.profile.kernels.iter().map(|kernel| {
@@ -121,6 +136,8 @@ impl LateWork {
 /// Busy and idle time of devices, in ns.
 #[derive(Debug, Default)]
 struct Time {
+    /// Whether idle time of unknown cause counts as that of late launches.
+    unknown_is_late: bool,
     busy_ns: f64,
     /// Of it, before a late launch.
     before_late_ns: f64,
@@ -152,7 +169,9 @@ impl Time {
     /// Adds a device; `late_work` takes its work before late launches, the last first.
     fn add(&mut self, device: &DeviceTimeline, ends: &[i64], mut late_work: impl FnMut(Span)) {
         // From the end backwards: what comes after the work.
-        let mut late = late_follows(device, ends);
+        let unknown_is_late = self.unknown_is_late;
+        let begins_late = |gap: &Gap| begins_late(gap, unknown_is_late);
+        let mut late = late_follows(device, ends, begins_late);
         let mut is_tail = true;
         let mut until = device.span.end;
         let mut excluded = device.excluded.iter().rev().peekable();
@@ -230,9 +249,10 @@ impl Time {
 }
 
 /// Whether what follows a gap was launched late; `None` if the gap tells neither that nor that the host waited.
-fn begins_late(gap: &Gap) -> Option<bool> {
+fn begins_late(gap: &Gap, unknown_is_late: bool) -> Option<bool> {
     match gap.cause {
         _ if gap.after_wait => Some(false),
+        GapCause::Unknown if unknown_is_late => Some(true),
         // Nothing was launched any more.
         _ if gap.ended_by.is_none() => None,
         GapCause::Waiting | GapCause::ProfilerOverhead | GapCause::Unknown => None,
@@ -249,7 +269,11 @@ fn begins_late(gap: &Gap) -> Option<bool> {
 }
 
 /// Whether a late launch would follow the window: whether one follows most of the steps that end before.
-fn late_follows(device: &DeviceTimeline, ends: &[i64]) -> bool {
+fn late_follows(
+    device: &DeviceTimeline,
+    ends: &[i64],
+    begins_late: impl Fn(&Gap) -> Option<bool>,
+) -> bool {
     let mut after: Vec<Option<bool>> = device.gaps.iter().map(begins_late).collect();
     let mut next = None;
     for own in after.iter_mut().rev() {
@@ -304,7 +328,7 @@ mod tests {
     }
 
     fn weight_of(devices: &[DeviceTimeline], ends: &[i64]) -> Option<f64> {
-        Time::of(devices, ends).sure_weight()
+        sure_weight(devices, ends, &Time::of(devices, ends))
     }
 
     fn weight(causes: &[(GapCause, bool)]) -> Option<f64> {
@@ -323,6 +347,17 @@ mod tests {
         // 80 % busy before each of them; nothing is known of what follows the last kernel.
         let weight = weight(&[(GapCause::HostLate, false); 4]).unwrap_or_default();
         assert!((weight - (1.0 - 0.25 * 0.8)).abs() < 1e-9, "{weight}");
+    }
+
+    #[test]
+    fn idle_time_of_unknown_cause_leaves_open_what_counts() {
+        let mut device = device(&[(GapCause::Unknown, false); 4]);
+        // Busy enough to count whatever the cause is.
+        assert_eq!(weight_of(std::slice::from_ref(&device), &[]), Some(1.0));
+        for gap in &mut device.gaps {
+            gap.span.start -= 60;
+        }
+        assert_eq!(weight_of(std::slice::from_ref(&device), &[]), None);
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub use pruning::{
 };
 pub use reader::{Input, NoProgress, Progress, ReadError, Reader};
 #[cfg(feature = "cli")]
-pub(crate) use recognize::{folder_remedy, shell_word};
+pub(crate) use recognize::folder_remedy;
+pub(crate) use recognize::shell_word;
 pub(crate) use sqlite::{connect as database, error as database_error};
 
 /// The readers of all formats, in the order in which they are tried. A new format is one module and
