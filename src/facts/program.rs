@@ -88,7 +88,7 @@ impl Framework {
         word(&Framework::ALL, self).unwrap_or_default()
     }
 
-    /// PyTorch where its operators or kernels are seen, or those of Triton and of libraries, which XLA uses as well.
+    /// PyTorch where its profiler wrote the file, where its operators or kernels are seen, or those of Triton and of libraries, which XLA uses as well.
     fn of(costed: &Costed) -> Framework {
         let decoded = costed.kernels.iter().flatten();
         let makers: Vec<Maker> = decoded
@@ -104,7 +104,9 @@ impl Framework {
         // themselves.
         let launches = || costed.run.sites.iter().any(|site| site.op.is_some());
         let is_torch = |op: &OpName| op.module == "aten";
-        if costed.run.op_names.iter().any(is_torch) || made(&[Maker::PyTorch, Maker::Inductor]) {
+        let is_written_by_it = costed.run.profile.format.is_of_pytorch;
+        let shown = || costed.run.op_names.iter().any(is_torch);
+        if is_written_by_it || shown() || made(&[Maker::PyTorch, Maker::Inductor]) {
             Framework::PyTorch
         } else if made(&[Maker::Xla]) {
             Framework::Xla

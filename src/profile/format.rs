@@ -22,6 +22,8 @@ pub struct Format {
     pub record_operators: &'static str,
     /// How to name what kernels were launched by, for a profile that has operators.
     pub name_operators: &'static str,
+    /// Whether PyTorch writes it, whatever the program runs.
+    pub is_of_pytorch: bool,
     /// Whether it can hold Python call stacks of the host.
     pub has_stacks: bool,
     /// Whether it can hold the capture of a CUDA graph, which names the kernels of its replays.

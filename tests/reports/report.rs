@@ -620,7 +620,7 @@ fn what_counts_once_another_finding_is_done_is_said_below_the_list() {
     );
     assert_eq!(
         note(None, 3.0),
-        "Once finding 1 is done, the GPU may limit the window. Then finding 2, \"Norms are slow\", saves up to 3.00 ms of it."
+        "Once finding 1 is done, the GPU may limit part of the window. Then finding 2, \"Norms are slow\", saves up to 3.00 ms of it."
     );
     let idle = |low_ms: f64| Saving {
         high_ns: 40.0 * MS,
@@ -636,7 +636,7 @@ fn what_counts_once_another_finding_is_done_is_said_below_the_list() {
         note(Some(idle(26.0)), 3.0),
         "Once finding 1 is done, the window may take as little as 10.0 ms. Then finding 2, \"Norms are slow\", saves 2.0 to 3.0 ms of it."
     );
-    assert!(note(Some(idle(24.0)), 3.0).contains("the GPU may limit"));
+    assert!(note(Some(idle(24.0)), 3.0).contains("the GPU may limit part of"));
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub static FORMAT: Format = Format {
          `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
     name_operators: "register what launches them as an operator (`torch.library.custom_op`), or name \
          it with `torch.profiler.record_function`",
+    is_of_pytorch: true,
     has_stacks: true,
     has_graph_captures: false,
     how_to_record: &[

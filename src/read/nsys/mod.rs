@@ -50,6 +50,7 @@ pub static FORMAT: Format = Format {
     how_to_capture: super::cupti::HOW_TO_CAPTURE,
     record_operators: super::cupti::RECORD_OPERATORS,
     name_operators: super::cupti::RECORD_OPERATORS,
+    is_of_pytorch: false,
     has_stacks: false,
     has_graph_captures: true,
     how_to_record: &[],
