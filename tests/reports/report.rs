@@ -307,6 +307,12 @@ fn healthy_and_skipped_have_different_messages() {
     );
     let text = unpriced.markdown();
     assert!(!text.contains("lready fast"), "{text}");
+    for recorded in [false, true] {
+        unpriced.costed.run.profile.recorded.api_calls = recorded;
+        let said = unpriced.report().verdict.join(" ");
+        let asks = said.contains("Record the API calls that launch kernels");
+        assert_eq!(asks, !recorded, "{said}");
+    }
 
     let mut empty = Sample::new();
     empty.costed.run.timeline.devices.clear();
