@@ -307,6 +307,7 @@ fn healthy_and_skipped_have_different_messages() {
     );
     let text = unpriced.markdown();
     assert!(!text.contains("lready fast"), "{text}");
+    unpriced.costed.coverage.cost_known_ns = 0;
     for recorded in [false, true] {
         unpriced.costed.run.profile.recorded.api_calls = recorded;
         let said = unpriced.report().verdict.join(" ");
