@@ -346,7 +346,7 @@ fn method(reports: &[Report]) -> Method {
         devices,
         gpu: gpu_used(reports),
         cost_known_share: weighted(reports, |r| r.method.cost_known_share, kernel_time),
-        has_api_calls: reports.iter().any(|r| r.method.has_api_calls),
+        lacks_api_calls: reports.iter().all(|r| r.method.lacks_api_calls),
         attributable_share: weighted(reports, |r| r.method.attributable_share, kernel_time),
         cost_known_attributable_share: weighted(
             reports,

@@ -657,7 +657,7 @@ fn method(costed: &Costed, results: &RuleResults) -> Method {
             coverage.attributable_cost_known_ns,
             coverage.attributable_ns,
         ),
-        has_api_calls: profile.recorded.api_calls,
+        lacks_api_calls: !profile.recorded.api_calls,
         layer_source: costed.run.layer_source.map(|s| s.describe().to_owned()),
         assumptions,
         user_costs: user_costs(costed),

@@ -810,9 +810,9 @@ pub struct Method {
     pub attributable_share: Option<f64>,
     /// Share of the kernel time with a known launch and operator whose cost is known.
     pub cost_known_attributable_share: Option<f64>,
-    /// Whether the profile has calls of the host that launch work.
+    /// Whether the profile lacks the calls of the host that launch work. Reports that were saved do not say so.
     #[serde(skip)]
-    pub has_api_calls: bool,
+    pub lacks_api_calls: bool,
     /// Where the names of layers come from.
     pub layer_source: Option<String>,
     /// Assumptions of the cost formulas that apply to this profile.

@@ -82,7 +82,7 @@ pub(super) fn what_to_capture(report: &Report) -> String {
     {
         return "The calls are too short to compare: capture larger ones.".to_owned();
     }
-    if !report.method.has_api_calls {
+    if report.method.lacks_api_calls {
         return "Record the API calls that launch kernels, too: without them no kernel belongs to an operator."
             .to_owned();
     }

@@ -7,6 +7,7 @@ use crate::formats::check::github;
 use crate::sample::{FIX, MS, Sample, finding, sample};
 use comrak::nodes::NodeValue;
 use comrak::{Arena, parse_document};
+use pyprof_advise::compare::merge;
 use pyprof_advise::correlate::{
     ArgValue, Direction, ExcludedWork, Exclusion, SetUp, SiteId, Step, WithoutOperator,
 };
@@ -14,7 +15,7 @@ use pyprof_advise::cost::Bound;
 use pyprof_advise::facts::Member;
 use pyprof_advise::judge::{Fault, Saving, SavingKind};
 use pyprof_advise::profile::{CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, Span};
-use pyprof_advise::report::{html, json, render_template, text};
+use pyprof_advise::report::{html, json, read_json, render_template, text};
 
 /// A rendered report.
 #[derive(Default)]
@@ -314,6 +315,15 @@ fn healthy_and_skipped_have_different_messages() {
         let asks = said.contains("Record the API calls that launch kernels");
         assert_eq!(asks, !recorded, "{said}");
     }
+    // Reports that were saved do not say whether calls were recorded.
+    let saved = [0, 1].map(|rank| {
+        let mut report = read_json(&json(&unpriced.report())).unwrap();
+        report.title = format!("rank{rank}");
+        report
+    });
+    let said = merge(saved.into(), Vec::new()).unwrap().verdict.join(" ");
+    assert!(said.contains("no kernel could be compared"), "{said}");
+    assert!(!said.contains("Record the API calls"), "{said}");
 
     let mut empty = Sample::new();
     empty.costed.run.timeline.devices.clear();
