@@ -3,9 +3,9 @@
 //! no figure and no saving may come from it.
 
 use super::model::{ExcludedTime, Exclusion, StepSource};
-use super::step_sources::Launches;
+use super::step_work::Launches;
 use super::steps::Steps;
-use super::timeline::launch_times;
+use super::timeline::launch_time;
 use crate::base::statistics::median;
 use crate::profile::{ApiClass, Profile, Span};
 
@@ -127,15 +127,13 @@ impl Exclusions {
     }
 }
 
-fn launched(profile: &Profile, (launches, graphs): Launches<'_>) -> Vec<Launched> {
-    let times = launch_times(profile, launches);
-    let kernels = profile.kernels.iter().map(|kernel| kernel.span.ns());
-    let graphs = profile.graphs.iter().zip(graphs).map(|(graph, call)| {
-        let call = call.and_then(|call| profile.calls.get(call.idx()));
-        let at = call.map_or(graph.span.start, |call| call.span.start);
-        (at, graph.span.ns())
-    });
-    times.zip(kernels).chain(graphs).collect()
+fn launched(profile: &Profile, launches: Launches<'_>) -> Vec<Launched> {
+    let kernels = profile.kernels.iter().map(|kernel| kernel.span);
+    let graphs = profile.graphs.iter().map(|graph| graph.span);
+    let kernels = kernels.zip(launches.kernels);
+    let work = kernels.chain(graphs.zip(launches.graphs));
+    work.map(|(span, call)| (launch_time(profile, span, *call), span.ns()))
+        .collect()
 }
 
 /// Whether the steps are a sequence of kernels that repeats: nothing is launched between two of them.

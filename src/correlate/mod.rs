@@ -73,8 +73,9 @@ pub(crate) use range_syntax::EVALUATES;
 use scope_tree::ScopeTree;
 pub use serving_batch::{Requests, ServingBatch};
 pub(crate) use sites::compare_kernels;
-pub use steps::StepTime;
+use step_work::Launches;
 use steps::Steps;
+pub use steps::{AnalysedGraph, StepTime};
 use timeline::{DeviceTimes, TimelineInputs};
 pub(crate) use timeline::{HOST_BUSY_NS, is_profilers_own};
 
@@ -120,15 +121,19 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let graph_calls: Vec<Option<CallId>> = (profile.graphs.iter())
         .map(|graph| work_calls.get(graph.process, graph.correlation))
         .collect();
+    let work_launches = Launches {
+        kernels: &launches,
+        graphs: &graph_calls,
+    };
     let ((brackets, overhead, marked), mut steps) = rayon::join(
         || {
             let brackets = FsdpBrackets::read(&profile, &texts);
             let overhead = HostOverhead::find(&profile, &texts, &arguments, &launches);
             (brackets, overhead, MarkedRanges::read(&profile, &texts))
         },
-        || Steps::read(&profile, &texts, (&launches, &graph_calls)),
+        || Steps::read(&profile, &texts, work_launches),
     );
-    let exclusions = Exclusions::decide(&profile, &mut steps, (&launches, &graph_calls), &searches);
+    let exclusions = Exclusions::decide(&profile, &mut steps, work_launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(

@@ -9,7 +9,9 @@ use rustc_hash::FxHashMap;
 
 use super::model::StepSource;
 use super::range_meaning::{RangeClass, RangeInfos, RangeRole};
-use super::step_work::{ALIKE_KERNELS, LaunchKind, Recognized, SAME_WORK, WorkLaunches, alike};
+use super::step_work::{
+    ALIKE_KERNELS, LaunchKind, Recognized, SAME_WORK, WorkLaunches, add_outermost, alike, counts,
+};
 use crate::base::statistics::median;
 use crate::profile::{ProcessId, Profile, Span, StrId, ThreadId};
 
@@ -90,10 +92,7 @@ fn autograd_nodes(
             && texts.role(range, meaning) == RangeRole::Autograd
             && profile.process_of(range.thread) == Some(process)
         {
-            let nodes = nodes.entry(range.thread).or_default();
-            if nodes.last().is_none_or(|last| range.span.start >= last.end) {
-                nodes.push(range.span);
-            }
+            add_outermost(nodes.entry(range.thread).or_default(), range.span);
         }
     }
     nodes
@@ -154,14 +153,6 @@ fn updates<'a>(
         update.kernels = counts(work.kinds_in(launched).iter().copied());
     }
     updates
-}
-
-fn counts<T: Eq + Hash>(items: impl Iterator<Item = T>) -> FxHashMap<T, usize> {
-    let mut counts = FxHashMap::default();
-    for item in items {
-        *counts.entry(item).or_default() += 1;
-    }
-    counts
 }
 
 /// How many updates make up a step; `None` where it is unclear.

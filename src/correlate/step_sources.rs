@@ -10,12 +10,13 @@ use super::model::StepSource;
 use super::optimizer_steps::{self, OptimizerCalls};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::step_work::{
-    ALIKE_KERNELS, Recognized, SAME_WORK, WorkLaunches, alike, launched_by_process,
+    ALIKE_KERNELS, Launches, Recognized, SAME_WORK, WorkLaunches, add_outermost, alike, counts,
+    launched_by_process,
 };
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiCall, ApiClass, CallId, ConfigId, CopyKind, DeviceId, HostRange, ProcessId, Profile,
-    RangeKind, SerialNumber, Span, StrId, SyncKind, ThreadId,
+    ApiCall, ApiClass, ConfigId, CopyKind, DeviceId, HostRange, ProcessId, Profile, RangeKind,
+    SerialNumber, Span, StrId, SyncKind, ThreadId,
 };
 
 /// Minimum number of steps that must be alike when only a repetition shows them.
@@ -28,9 +29,6 @@ const ALIKE: f64 = 0.95;
 /// Share of a process's kernels that repeated ranges must hold to be its steps.
 const MOST_WORK: f64 = 0.5;
 
-/// The call that launched each kernel, and each whole graph.
-pub(super) type Launches<'a> = (&'a [Option<CallId>], &'a [Option<CallId>]);
-
 /// The steps of every process, by the most certain evidence that any process has.
 pub(super) fn recognize(
     profile: &Profile,
@@ -39,7 +37,7 @@ pub(super) fn recognize(
     warmup: &[Span],
 ) -> Vec<Option<Recognized>> {
     let processes = profile.processes.len();
-    let work = launched_by_process(profile, launches.0);
+    let work = launched_by_process(profile, launches.kernels);
     let ranges = CandidateRanges::of(profile, texts, warmup);
     for source in [
         StepSource::NamedRange,
@@ -67,7 +65,7 @@ pub(super) fn recognize(
                             let steps = by_repeated_range(&ranges.wrapped, process, &launched)?;
                             waits_in_each(profile, process, &steps).then_some(steps)
                         }),
-                    _ => by_kernels(profile, launches, process),
+                    _ => by_kernels(profile, launches, process, launched),
                 }
             })
             .collect();
@@ -253,13 +251,6 @@ fn is_step(profile: &Profile, range: &HostRange) -> bool {
     }
 }
 
-/// Adds a range, unless it is inside of the one before.
-fn add_outermost(spans: &mut Vec<Span>, span: Span) {
-    if spans.last().is_none_or(|last| span.start >= last.end) {
-        spans.push(span);
-    }
-}
-
 fn repeated(
     profile: &Profile,
     groups: impl IntoIterator<Item = ((ThreadId, StrId), Vec<Span>)>,
@@ -376,10 +367,16 @@ const MOST_EQUAL: usize = 2;
 const FEWEST_KERNELS: usize = 8;
 
 /// A sequence of kernels that repeats, with the same work in at least three consecutive steps; of several
-/// the one that holds most kernels. Somewhere between them the host waits for the GPU or copies data. Layers of one model repeat as well, but the work
-/// behind the last layer occurs nowhere else, at least not with the same grid.
-fn by_kernels(profile: &Profile, launches: Launches<'_>, process: ProcessId) -> Option<Recognized> {
-    let sequence = KernelSequence::of(profile, launches, process)?;
+/// the one that holds most kernels. Somewhere between them the host waits for the GPU or copies data. Layers of
+/// one model repeat as well, but the work behind the last layer occurs nowhere else, at least not with the same
+/// grid.
+fn by_kernels(
+    profile: &Profile,
+    launches: Launches<'_>,
+    process: ProcessId,
+    work: &WorkLaunches,
+) -> Option<Recognized> {
+    let sequence = KernelSequence::of(profile, launches, process, work)?;
     let steps = sequence.anchors().into_iter();
     let steps = steps.filter_map(|anchor| sequence.steps(&anchor));
     let held = |spans: &[Span]| {
@@ -431,32 +428,28 @@ impl KernelSequence {
     /// the order in which they ran.
     fn of(
         profile: &Profile,
-        (launches, graphs): Launches<'_>,
+        launches: Launches<'_>,
         process: ProcessId,
+        work: &WorkLaunches,
     ) -> Option<KernelSequence> {
-        let mut kernels: Vec<(i64, TaskKind)> = Vec::new();
+        let kernels = work.kernels();
+        let mut kernels: Vec<(i64, TaskKind)> = kernels
+            .map(|(at, (device, name, config))| (at, (device, Task::Kernel(name), config)))
+            .collect();
         let mut known: FxHashSet<(DeviceId, u32)> = FxHashSet::default();
         let (mut without_launch, mut missing) = (0, 0);
-        for (kernel, call) in profile.kernels.iter().zip(launches) {
-            if kernel.process != process {
-                continue;
-            }
+        let own = profile.kernels.iter().zip(launches.kernels);
+        for (kernel, call) in own.filter(|(kernel, _)| kernel.process == process) {
             let stream = (kernel.device, kernel.stream);
-            match call.and_then(|id| profile.calls.get(id.idx())) {
-                Some(call) => {
-                    known.insert(stream);
-                    let task = Task::Kernel(kernel.name);
-                    let kind = (kernel.device, task, kernel.config);
-                    kernels.push((call.span.start, kind));
-                }
+            if call.is_some() {
+                known.insert(stream);
+            } else {
                 // Before the first known launch of its stream it was launched before the capture began.
-                None => {
-                    without_launch += 1;
-                    missing += usize::from(known.contains(&stream));
-                }
+                without_launch += 1;
+                missing += usize::from(known.contains(&stream));
             }
         }
-        let own = profile.graphs.iter().zip(graphs);
+        let own = profile.graphs.iter().zip(launches.graphs);
         for (graph, call) in own.filter(|(graph, _)| graph.process == process) {
             let Some(call) = call.and_then(|id| profile.calls.get(id.idx())) else {
                 without_launch += FEWEST_KERNELS;
@@ -541,12 +534,17 @@ impl KernelSequence {
         let starts = anchor.iter().map(|at| at + offset);
         let starts: Vec<usize> = starts.filter(|at| *at < self.kinds.len()).collect();
         let whole = starts.iter().zip(starts.iter().skip(1));
-        let whole: Vec<Option<FxHashMap<Task, usize>>> = whole
-            .map(|(from, until)| self.kinds.get(*from..*until).map(counts))
+        let whole: Vec<Option<&[TaskKind]>> = whole
+            .map(|(from, until)| self.kinds.get(*from..*until))
             .collect();
-        let reference = whole.get(whole.len() / 2)?.as_ref()?;
+        let reference = tasks((*whole.get(whole.len() / 2)?)?);
         let (first, last) = (*starts.first()?, *starts.last()?);
         let tail = self.kinds.get(last..)?;
+        let ends_whole = same_work(&tasks(tail), &reference);
+        // Where both ends of a capture may be anywhere in a step, the repetition may be one of its layers.
+        if self.without_launch > 0 && !ends_whole {
+            return None;
+        }
         // What is left at the end must be part of a step, else the repetition is not one of steps; but after
         // steps between which the host waits each time, something longer than a step may follow.
         let known: FxHashSet<&TaskKind> = self.kinds.get(first..last)?.iter().collect();
@@ -556,16 +554,10 @@ impl KernelSequence {
         if !goes_on && tail.iter().any(|kind| !known.contains(kind)) {
             return None;
         }
-        let tail = counts(tail);
-        let mut same: Vec<bool> = whole
-            .iter()
-            .map(|step| step.as_ref().is_some_and(|step| same_work(step, reference)))
-            .collect();
-        let ends_whole = same_work(&tail, reference);
-        // Where both ends of a capture may be anywhere in a step, the repetition may be one of its layers.
-        if self.without_launch > 0 && !ends_whole {
-            return None;
-        }
+        let is_same = |step: &Option<&[TaskKind]>| {
+            step.is_some_and(|step| same_work(&tasks(step), &reference))
+        };
+        let mut same: Vec<bool> = whole.iter().map(is_same).collect();
         same.push(ends_whole);
         // The first iterations may differ: only a run of equal ones at the end is taken.
         if same.last() == Some(&false) {
@@ -620,12 +612,9 @@ fn distances(at: &[usize]) -> Vec<usize> {
     pairs.map(|(a, b)| b.saturating_sub(*a)).collect()
 }
 
-fn counts(kinds: &[TaskKind]) -> FxHashMap<Task, usize> {
-    let mut counts = FxHashMap::default();
-    for (_, task, _) in kinds {
-        *counts.entry(*task).or_default() += 1;
-    }
-    counts
+/// How often each task occurs.
+fn tasks(kinds: &[TaskKind]) -> FxHashMap<Task, usize> {
+    counts(kinds.iter().map(|(_, task, _)| *task))
 }
 
 /// Whether two steps launch the same kernels as often, but for a few.

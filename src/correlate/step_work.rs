@@ -1,6 +1,8 @@
 //! The launches of a process, and what steps are recognized from them.
 
-use rustc_hash::FxHashSet;
+use std::hash::Hash;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::StepSource;
 use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, Profile, Span, StrId};
@@ -9,6 +11,14 @@ use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, Profile, Span, StrId}
 pub(super) const SAME_WORK: f64 = 0.05;
 /// Largest difference in the number of kernels between steps shown by a repeated range.
 pub(super) const ALIKE_KERNELS: f64 = 0.1;
+
+/// The calls that launched the work of a profile, each in the order of its table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launches<'a> {
+    pub(super) kernels: &'a [Option<CallId>],
+    /// Of graphs that are recorded whole.
+    pub(super) graphs: &'a [Option<CallId>],
+}
 
 /// The steps of one process.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +79,12 @@ impl WorkLaunches {
         self.kinds.get(self.rows(span)).unwrap_or_default()
     }
 
+    /// The kernels with when they were launched, in time order.
+    pub(super) fn kernels(&self) -> impl Iterator<Item = (i64, LaunchKind)> {
+        let rows = self.times.iter().zip(&self.kinds);
+        rows.filter_map(|(at, kind)| Some((*at, (*kind)?)))
+    }
+
     pub(super) fn names_in(&self, span: Span) -> FxHashSet<Option<StrId>> {
         let kinds = self.kinds_in(span).iter();
         kinds.map(|kind| kind.map(|(_, name, _)| name)).collect()
@@ -106,4 +122,20 @@ pub(super) fn launched_by_process(
 /// Whether two numbers differ by at most a share of the larger one.
 pub(super) fn alike(a: usize, b: usize, by: f64) -> bool {
     a.abs_diff(b) as f64 <= by * a.max(b) as f64
+}
+
+/// How often each item occurs.
+pub(super) fn counts<T: Eq + Hash>(items: impl Iterator<Item = T>) -> FxHashMap<T, usize> {
+    let mut counts = FxHashMap::default();
+    for item in items {
+        *counts.entry(item).or_default() += 1;
+    }
+    counts
+}
+
+/// Adds a range, unless it is inside of the one before.
+pub(super) fn add_outermost(spans: &mut Vec<Span>, span: Span) {
+    if spans.last().is_none_or(|last| span.start >= last.end) {
+        spans.push(span);
+    }
 }

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use super::model::{DeviceTimeline, Link, Run, Step, StepId, StepOrigin, StepSource};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos};
 use super::range_syntax::StepFamily;
-use super::step_sources::{self, Launches};
-use super::step_work::Recognized;
+use super::step_sources;
+use super::step_work::{Launches, Recognized};
 use crate::base::statistics::median;
 use crate::profile::{CallId, GraphTrace, ProcessId, Profile, RangeKind, Span, ThreadId};
 
@@ -231,6 +231,17 @@ impl StepTime {
     }
 }
 
+/// A whole-graph record inside the analyzed window.
+#[derive(Debug, Clone, Copy)]
+pub struct AnalysedGraph<'a> {
+    /// The record.
+    pub record: &'a GraphTrace,
+    /// The call that launched the graph.
+    pub call: Option<CallId>,
+    /// The step in which it was launched.
+    pub step: Option<StepId>,
+}
+
 impl Run {
     /// The mean time per step; `None` if no step was analyzed.
     pub fn step_time(&self) -> Option<StepTime> {
@@ -240,16 +251,22 @@ impl Run {
         StepTime::of(&self.steps, self.work_steps(), window_ns)
     }
 
-    /// The whole-graph records that are analyzed, with their places in the table.
-    pub fn analysed_graphs(&self) -> impl Iterator<Item = (usize, &GraphTrace)> {
-        let graphs = self.profile.graphs.iter().enumerate();
-        graphs.filter(|(_, graph)| {
+    /// The whole-graph records that are analyzed.
+    pub fn analysed_graphs(&self) -> impl Iterator<Item = AnalysedGraph<'_>> {
+        let graphs = self.profile.graphs.iter();
+        let links = self.graph_calls.iter().zip(&self.graph_steps);
+        let graphs = graphs.zip(links).filter(|(graph, _)| {
             let mut devices = self.timeline.devices.iter();
             let device = devices.find(|device| device.device == graph.device);
             device.is_some_and(|device| {
                 let start = graph.span.start;
                 device.span.contains(start) && !Span::one_contains(&device.excluded, start)
             })
+        });
+        graphs.map(|(record, (call, step))| AnalysedGraph {
+            record,
+            call: *call,
+            step: *step,
         })
     }
 
@@ -269,11 +286,11 @@ impl Run {
                 }
             }
         }
-        for (row, graph) in self.analysed_graphs() {
-            all = all.saturating_add(graph.span.ns());
-            let step = self.graph_steps.get(row).copied().flatten();
-            if step.is_some_and(analysed) {
-                of_steps = of_steps.saturating_add(graph.span.ns());
+        for graph in self.analysed_graphs() {
+            let ns = graph.record.span.ns();
+            all = all.saturating_add(ns);
+            if graph.step.is_some_and(analysed) {
+                of_steps = of_steps.saturating_add(ns);
             }
         }
         (of_steps > 0).then(|| steps as f64 * (all as f64 / of_steps as f64))

@@ -224,7 +224,7 @@ impl Track<'_> {
                 track.comm_sums.push(comm.saturating_add(sent));
             };
         // Kernels and graphs of a profile are sorted by start.
-        let mut graphs = run.analysed_graphs().map(|(_, graph)| graph).peekable();
+        let mut graphs = run.analysed_graphs().map(|graph| graph.record).peekable();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let Some(site) = link.site else {
                 continue;
@@ -400,11 +400,11 @@ impl Launched {
                     .push((call.span.start, kernel.span));
             }
         }
-        for (row, graph) in run.analysed_graphs() {
-            let call = run.graph_calls.get(row).copied().flatten();
-            if let Some(call) = call.and_then(|id| run.profile.calls.get(id.idx())) {
-                let launches = by_track.entry((graph.process, graph.device)).or_default();
-                launches.push((call.span.start, graph.span));
+        for graph in run.analysed_graphs() {
+            let record = graph.record;
+            if let Some(call) = graph.call.and_then(|id| run.profile.calls.get(id.idx())) {
+                let launches = by_track.entry((record.process, record.device)).or_default();
+                launches.push((call.span.start, record.span));
             }
         }
         for launches in by_track.values_mut() {
@@ -480,9 +480,9 @@ const MOST_OF_GRAPHS: f64 = 0.5;
 /// The executable graph that takes most of the time of whole-graph records.
 fn main_graph(run: &Run) -> Option<u32> {
     let mut times: BTreeMap<Option<u32>, i64> = BTreeMap::new();
-    for (_, graph) in run.analysed_graphs() {
-        let time = times.entry(graph.exec).or_default();
-        *time = time.saturating_add(graph.span.ns());
+    for graph in run.analysed_graphs() {
+        let time = times.entry(graph.record.exec).or_default();
+        *time = time.saturating_add(graph.record.span.ns());
     }
     let all = times
         .values()
@@ -507,10 +507,11 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
         }
     }
     let main = main_graph(run);
-    for (row, graph) in run.analysed_graphs() {
-        let call = run.graph_calls.get(row).copied().flatten();
-        if let Some(id) = call.filter(|_| main.is_none() || graph.exec == main) {
-            by_call.insert((graph.device, id), graph.span);
+    for graph in run.analysed_graphs() {
+        let record = graph.record;
+        let is_main = main.is_none() || record.exec == main;
+        if let Some(id) = graph.call.filter(|_| is_main) {
+            by_call.insert((record.device, id), record.span);
         }
     }
     let on = |track: &Track<'_>| {

@@ -199,10 +199,13 @@ pub(crate) fn launch_times<'a>(
         .kernels
         .iter()
         .zip(launches)
-        .map(|(kernel, launch)| {
-            let call = launch.and_then(|call| profile.calls.get(call.idx()));
-            call.map_or(kernel.span.start, |call| call.span.start)
-        })
+        .map(|(kernel, launch)| launch_time(profile, kernel.span, *launch))
+}
+
+/// When work was launched that ran in a span; its start where the launch is not known.
+pub(crate) fn launch_time(profile: &Profile, work: Span, launch: Option<CallId>) -> i64 {
+    let call = launch.and_then(|call| profile.calls.get(call.idx()));
+    call.map_or(work.start, |call| call.span.start)
 }
 
 /// Per kernel: whether it was launched in time that is analyzed. Exclusions that cover everything are
