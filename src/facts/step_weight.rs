@@ -25,7 +25,7 @@ const AHEAD: f64 = 0.8;
 /// idle time of unknown cause, leaves open which.
 pub(crate) fn step_weight(run: &Run) -> Option<f64> {
     let ends = inner_ends(run);
-    let time = Time::of(&run.timeline.devices, &ends);
+    let time = Time::of(&run.timeline.devices, &ends, false);
     match time.is_of_turns(run) {
         true => Some(1.0),
         false => sure_weight(&run.timeline.devices, &ends, &time),
@@ -35,13 +35,11 @@ pub(crate) fn step_weight(run: &Run) -> Option<f64> {
 /// The weight of `time`, unless another one holds where idle time of unknown cause is that of late launches.
 fn sure_weight(devices: &[DeviceTimeline], ends: &[i64], time: &Time) -> Option<f64> {
     let weight = time.sure_weight()?;
-    let mut all_late = Time {
-        unknown_is_late: true,
-        ..Time::default()
-    };
-    for device in devices {
-        all_late.add(device, ends, |_| {});
+    let mut gaps = devices.iter().flat_map(|device| &device.gaps);
+    if weight <= SAME || !gaps.any(|gap| gap.cause == GapCause::Unknown) {
+        return Some(weight);
     }
+    let all_late = Time::of(devices, ends, true);
     (weight - all_late.weight(all_late.late_ns) <= SAME).then_some(weight)
 }
 
@@ -150,8 +148,11 @@ struct Time {
 
 impl Time {
     /// `ends` are of all steps but the last.
-    fn of(devices: &[DeviceTimeline], ends: &[i64]) -> Time {
-        let mut time = Time::default();
+    fn of(devices: &[DeviceTimeline], ends: &[i64], unknown_is_late: bool) -> Time {
+        let mut time = Time {
+            unknown_is_late,
+            ..Time::default()
+        };
         for device in devices {
             time.add(device, ends, |_| {});
         }
@@ -328,7 +329,7 @@ mod tests {
     }
 
     fn weight_of(devices: &[DeviceTimeline], ends: &[i64]) -> Option<f64> {
-        sure_weight(devices, ends, &Time::of(devices, ends))
+        sure_weight(devices, ends, &Time::of(devices, ends, false))
     }
 
     fn weight(causes: &[(GapCause, bool)]) -> Option<f64> {
