@@ -369,6 +369,11 @@ impl Totals {
     /// Below this weight of kernel time the host limits the steps, and idle time is what to look at first.
     const HOST_BOUND: f64 = 0.25;
 
+    /// The number of devices, to divide by: at least 1.
+    pub(crate) fn device_count(&self) -> f64 {
+        f64::from(self.devices.max(1))
+    }
+
     /// Returns whether the host limits the steps: faster kernels hardly shorten them.
     pub fn host_bound(&self) -> bool {
         Self::is_host_bound(self.step_weight)

@@ -75,10 +75,8 @@ impl<'t> Token<'t> {
 impl<'t> Tag<'t> {
     /// The first word of a statement.
     pub(crate) fn statement(&self) -> Option<&'t str> {
-        match self.tokens.first() {
-            Some(Token::Word(word)) if self.is_statement => Some(word),
-            _ => None,
-        }
+        let first = self.tokens.first().filter(|_| self.is_statement);
+        first.and_then(|token| token.word())
     }
 
     /// The filters of the tag.
@@ -199,6 +197,14 @@ pub(crate) fn names(tags: &[Tag<'_>]) -> BTreeSet<String> {
     names
 }
 
+/// What [`names`] should be, by the template engine.
+#[cfg(test)]
+pub(crate) fn names_by_the_engine(template: &minijinja::Template<'_, '_>) -> BTreeSet<String> {
+    let names = template.undeclared_variables(true).into_iter();
+    let first_two = |name: String| name.split('.').take(2).collect::<Vec<_>>().join(".");
+    names.map(first_two).collect()
+}
+
 /// The tokens from `at` up to the closing sign, and the position after that.
 fn tokens<'t>(source: &'t str, at: usize, close: &str) -> (Vec<Token<'t>>, usize) {
     let mut tokens = Vec::new();
@@ -293,12 +299,8 @@ mod tests {
             "{{ a | join(', ') | default(b.c) }} {{ a | round(precision=2) }} {{ c if d == e else f[0] }}",
             "{{ a in b.c or -d }} {{ a . b }} {{ [x, y.z] }} {{ {'k': v} }}",
         ] {
-            let mut asked = BTreeSet::new();
             let template = environment.template_from_str(source).unwrap();
-            for name in template.undeclared_variables(true) {
-                let parts: Vec<&str> = name.split('.').take(2).collect();
-                asked.insert(parts.join("."));
-            }
+            let asked = names_by_the_engine(&template);
             assert_eq!(names(&tags(source)), asked, "{source}");
         }
     }

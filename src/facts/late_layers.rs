@@ -20,6 +20,8 @@ pub(super) struct LateLayers {
 const MOST_NAMES: usize = 3;
 const EACH: f64 = 0.1;
 const ALL: f64 = 0.6;
+/// Levels of layers that are looked at; bounds the work on names that are made up.
+const MOST_LEVELS: usize = 64;
 /// Share of the idle time over share of the kernel time from which the layers stand out: where launches are late
 /// everywhere, no layer is the place to begin.
 const STANDS_OUT: f64 = 1.5;
@@ -86,7 +88,8 @@ fn outermost<'a>(layers: &BTreeMap<&'a str, Times>, most: f64) -> BTreeMap<&'a s
             let times = outer.entry(outermost).or_default();
             *times = (times.0 + idle, times.1 + kernels);
         }
-        if !deeper || outer.values().all(|(idle, _)| (*idle as f64) < most) {
+        if !deeper || depth == MOST_LEVELS || outer.values().all(|(idle, _)| (*idle as f64) < most)
+        {
             return outer;
         }
         depth += 1;

@@ -68,13 +68,13 @@ pub(super) fn of(costed: &Costed) -> FxHashSet<Row> {
             let before = (end..first).rev().take(BEFORE).take_while(cast).count();
             let behind = (last + 1..).take(BEHIND).take_while(cast).count();
             end = last + behind + 1;
-            let mut casts: Vec<usize> = (first - before..end).filter(cast).collect();
+            let mut inside: Vec<usize> = (first - before..end).filter(cast).collect();
             // Operands of 16 bits are what tells these products from others in fp32.
-            if !casts.is_empty() {
-                casts.extend([first, at, last]);
-                casts.sort_unstable();
-                casts.dedup();
-                for (row, _) in casts.iter().filter_map(|at| kernels.get(*at)) {
+            if !inside.is_empty() {
+                inside.extend([first, at, last]);
+                inside.sort_unstable();
+                inside.dedup();
+                for (row, _) in inside.iter().filter_map(|at| kernels.get(*at)) {
                     counts.entry(*row).or_default().0 += 1;
                 }
             }

@@ -88,18 +88,15 @@ impl Framework {
         word(&Framework::ALL, self).unwrap_or_default()
     }
 
-    /// PyTorch where its profiler wrote the file, where its operators or kernels are seen, or those of Triton and of libraries, which XLA uses as well.
+    /// PyTorch where its profiler wrote the file, where its operators or kernels are seen, or those of Triton and of
+    /// libraries, which XLA uses as well.
     fn of(costed: &Costed) -> Framework {
         let decoded = costed.kernels.iter().flatten();
         let makers: Vec<Maker> = decoded
             .filter_map(|kernel| maker(&kernel.base, kernel.triton))
             .collect();
         let made = |by: &[Maker]| makers.iter().any(|maker| by.contains(maker));
-        let by_library = || {
-            makers
-                .iter()
-                .any(|maker| matches!(maker, Maker::Library(_)))
-        };
+        let is_library = |maker: &Maker| matches!(maker, Maker::Library(_));
         // TensorRT's ranges look like operators, `onnx::Conv_239` and `ExecutionContext::execute`, but launch nothing
         // themselves.
         let launches = || costed.run.sites.iter().any(|site| site.op.is_some());
@@ -110,7 +107,7 @@ impl Framework {
             Framework::PyTorch
         } else if made(&[Maker::Xla]) {
             Framework::Xla
-        } else if launches() || made(&[Maker::Triton]) || by_library() {
+        } else if launches() || made(&[Maker::Triton]) || makers.iter().any(is_library) {
             Framework::PyTorch
         } else if made(&[Maker::TensorRt]) {
             Framework::TensorRt

@@ -20,7 +20,7 @@ pub(crate) fn steps_in_window(
 /// Steps of the window times its GPUs; `None` without numbered steps.
 pub(super) fn times_gpus(t: &FactTable<'_>) -> Option<f64> {
     let step_ns = t.sums.step_ns.filter(|ns| *ns > 0.0)?;
-    let gpus = f64::from(t.totals.devices.max(1));
+    let gpus = t.totals.device_count();
     let window_ns = t.totals.window_ns / gpus;
     let steps = steps_in_window(t.sums.work_steps, t.sums.steps, Some(step_ns), window_ns);
     (t.sums.steps > 0).then_some(steps * gpus)

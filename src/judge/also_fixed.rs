@@ -88,7 +88,7 @@ fn is_large(better: &Finding, part: &Finding, totals: &Totals) -> bool {
     let (Some(saving), Some(more)) = (&better.saving, &part.saving) else {
         return false;
     };
-    let step_ns = totals.window_ns / f64::from(totals.devices.max(1));
+    let step_ns = totals.window_ns / totals.device_count();
     saving.kind == SavingKind::Idle
         && more.kind == SavingKind::Gpu
         && (more.step_ns).is_some_and(|ns| ns >= UNCERTAIN_FLOOR * step_ns)

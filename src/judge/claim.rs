@@ -222,7 +222,7 @@ impl<'a> Claims<'a> {
                 wanted * (sum(|m| m.affected.catch_up_ns) / idle.max(1.0)).min(1.0)
             }
         };
-        let devices = self.devices();
+        let devices = self.totals.device_count();
         let (before, share) = match certain {
             true => (&mut self.beside_host_low, SURELY_WAITS),
             false => (&mut self.beside_host, 1.0),
@@ -253,7 +253,7 @@ impl<'a> Claims<'a> {
         let step = step.map(|wanted| self.beside_host(draft, rule, wanted, false));
         saving.step_ns = saving.step_ns.zip(step).map(|(sum, step)| sum + step);
         if let Some(step_ns) = saving.step_ns.filter(|_| draft.kind == SavingKind::Idle) {
-            saving.claimed_ns = saving.claimed_ns.min(step_ns * self.devices());
+            saving.claimed_ns = saving.claimed_ns.min(step_ns * self.totals.device_count());
         }
         saving.overlap_ns = saving.high_ns - saving.claimed_ns;
     }
@@ -564,14 +564,10 @@ impl<'a> Claims<'a> {
         taken
     }
 
-    fn devices(&self) -> f64 {
-        f64::from(self.totals.devices.max(1))
-    }
-
     /// Wall time: idle time per device, other time per device that works at the same time.
     fn step_ns(&self, kind: SavingKind, taken: Taken) -> Option<Range> {
         let devices = match kind {
-            SavingKind::Idle => self.devices(),
+            SavingKind::Idle => self.totals.device_count(),
             SavingKind::Gpu | SavingKind::Copy => self.totals.devices_at_once.max(1.0),
         };
         taken.step.map(|step| Range {

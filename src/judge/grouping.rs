@@ -102,6 +102,7 @@ enum Group {
 
 impl Group {
     fn of(rule: &Rule, matched: &Match, input: &dyn RuleInput) -> Group {
+        let labeled = |fact: &str| word(matched, input, fact).map_or(Group::All, Group::Labeled);
         match rule.group_by {
             None => Group::Place(
                 matched.affected.layer.clone(),
@@ -109,16 +110,9 @@ impl Group {
             ),
             Some(GroupBy::Run) => Group::All,
             Some(GroupBy::Layer) => Group::Layer(matched.affected.layer.clone()),
-            Some(GroupBy::Kernel) => {
-                word(matched, input, "kernel.label").map_or(Group::All, Group::Labeled)
-            }
-            Some(GroupBy::Change) => {
-                word(matched, input, "kernel.changed_as").map_or(Group::All, Group::Labeled)
-            }
-            Some(GroupBy::Family) => {
-                let fact = format!("{}.family", rule.for_each.word());
-                word(matched, input, &fact).map_or(Group::All, Group::Labeled)
-            }
+            Some(GroupBy::Kernel) => labeled("kernel.label"),
+            Some(GroupBy::Change) => labeled("kernel.changed_as"),
+            Some(GroupBy::Family) => labeled(&format!("{}.family", rule.for_each.word())),
             Some(GroupBy::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),
                 member => {

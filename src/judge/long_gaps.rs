@@ -8,7 +8,7 @@ use crate::facts::{LongGap, Totals};
 /// The longest gaps as a sentence; `None` where fewer than two of [`FLOOR`] of the window lie in different places.
 pub(super) fn sentence(draft: &FindingDraft, totals: &Totals) -> Option<String> {
     let gaps = draft.matches.iter().flat_map(|m| &m.affected.long_gaps);
-    let shortest = FLOOR * totals.window_ns / f64::from(totals.devices.max(1));
+    let shortest = FLOOR * totals.window_ns / totals.device_count();
     let named = longest(gaps.filter(|gap| gap.ns >= shortest).collect());
     (named.len() > 1).then(|| format!(" The longest gaps: {}.", text::list(&named)))
 }

@@ -58,7 +58,7 @@ pub(super) fn resolve(
     let standing = Standing {
         step_weight: totals.step_weight,
         devices: totals.devices.into(),
-        window_ns: totals.window_ns / f64::from(totals.devices.max(1)),
+        window_ns: totals.window_ns / totals.device_count(),
     };
     let by_place = |a: &Finding, b: &Finding| {
         let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
@@ -492,7 +492,7 @@ fn counted(finding: &Finding) -> FindingFigures {
 /// Whether a finding is not minor: by the lower end of its claimed saving, or by the upper end where the
 /// lower one is small; as a share of the step where the effect on the step is known, else of the GPU's work.
 fn matters(finding: &Finding, totals: &Totals) -> bool {
-    let per_device = totals.window_ns / f64::from(totals.devices.max(1));
+    let per_device = totals.window_ns / totals.device_count();
     let Some(saving) = &finding.saving else {
         let step_share = match totals.step_weight {
             Some(weight) if !finding.sites.is_empty() && totals.window_ns > 0.0 => {
@@ -531,7 +531,7 @@ fn count_gpu_time(findings: &mut [Finding], first: usize, weight: f64, totals: &
     if totals.paced_by_workers {
         return;
     }
-    let step_ns = totals.window_ns / f64::from(totals.devices.max(1));
+    let step_ns = totals.window_ns / totals.device_count();
     let rule = findings.get(first).map(|finding| finding.rule.clone());
     for finding in findings.iter_mut().skip(first + 1) {
         let of_gpu = finding
@@ -568,7 +568,7 @@ fn measure_by_the_rest(findings: &mut [Finding], totals: &Totals) {
     if totals.paced_by_workers {
         return;
     }
-    let rest = (totals.window_ns - saved) / f64::from(totals.devices.max(1));
+    let rest = (totals.window_ns - saved) / totals.device_count();
     for finding in findings.iter_mut() {
         let step = finding.saving.and_then(|s| s.step_low_ns.zip(s.step_ns));
         let is_enough_then = step.is_some_and(|(low, high)| is_above_floor(low, high, rest));

@@ -80,7 +80,7 @@ const PAGES: &[(&str, &str)] = &[
 
 /// The links of a rule: those of AMD when the GPU in use is AMD's, and none about PyTorch for other programs.
 pub(super) fn vendor_links(links: &[String], lookup: &dyn Lookup) -> Vec<String> {
-    let other = lookup.get("run.pytorch") == Answer::Value(Value::Bool(false));
+    let other = is(lookup, "run.pytorch", false);
     let links = links
         .iter()
         .filter(|link| !(other && link.contains("pytorch")));
@@ -106,11 +106,18 @@ fn amd_link(link: &str) -> Option<String> {
 
 /// The fix, with what `torch.compile` needs under Windows if it names that and the program ran there.
 pub(super) fn for_windows(fix: String, lookup: &dyn Lookup) -> String {
-    let windows = lookup.get("run.windows") == Answer::Value(Value::Bool(true));
-    if windows && fix.contains("torch.compile") && !fix.contains("triton-windows") {
+    if is(lookup, "run.windows", true)
+        && fix.contains("torch.compile")
+        && !fix.contains("triton-windows")
+    {
         return format!("{fix}\n\nOn Windows `torch.compile` needs the package `triton-windows`.");
     }
     fix
+}
+
+/// Whether a fact is known to be true, or to be false.
+fn is(lookup: &dyn Lookup, fact: &str, wanted: bool) -> bool {
+    lookup.get(fact) == Answer::Value(Value::Bool(wanted))
 }
 
 fn is_amd(lookup: &dyn Lookup) -> bool {

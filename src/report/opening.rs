@@ -503,20 +503,20 @@ fn uneven(report: &Report) -> Option<(f64, f64)> {
     const APART: f64 = 2.0;
     const FEW_APART: f64 = 1.25;
     const FEW: usize = 6;
-    let s = &report.summary;
-    let steps = (report.timeline.steps.iter()).filter(|step| !step.warmup);
-    let length = |step: &StepRow| step.window_part_ns.unwrap_or(step.ns) as f64;
-    let lengths: Vec<f64> = steps.clone().map(length).collect();
-    if lengths.len() as u64 != s.steps {
+    let steps: Vec<&StepRow> = (report.timeline.steps.iter())
+        .filter(|step| !step.warmup)
+        .collect();
+    if steps.len() as u64 != report.summary.steps {
         return None;
     }
-    let least = lengths.iter().copied().reduce(f64::min)?;
-    let most = lengths.iter().copied().reduce(f64::max)?;
+    let extent = |length: fn(&StepRow) -> i64| {
+        let lengths = steps.iter().map(|step| length(step));
+        Some((lengths.clone().min()? as f64, lengths.max()? as f64))
+    };
+    let (least, most) = extent(|step| step.window_part_ns.unwrap_or(step.ns))?;
     // The first part of a window also holds what the host does before its first launch.
-    let own = steps.map(|step| step.ns);
-    let own_least = own.clone().min()?;
-    let own_most = own.max()?;
-    let few = lengths.len() < FEW && own_most as f64 > FEW_APART * own_least as f64;
+    let (own_least, own_most) = extent(|step| step.ns)?;
+    let few = steps.len() < FEW && own_most > FEW_APART * own_least;
     let apart = if few { FEW_APART } else { APART };
     (most > apart * least).then_some((least, most))
 }

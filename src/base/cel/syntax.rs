@@ -201,10 +201,7 @@ impl<'s> Parser<'s> {
                 self.from += length;
                 Token::Word(rest.get(..length).unwrap_or_default())
             }
-            Some(c) => match SIGNS
-                .iter()
-                .find(|s| s.starts_with(c) && rest.starts_with(**s))
-            {
+            Some(c) => match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
                 Some(sign) => {
                     self.from += sign.len();
                     Token::Sign(sign)

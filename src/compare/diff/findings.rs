@@ -13,8 +13,9 @@ type Found<'a> = (&'a FindingReport, bool);
 type ByKey<'a> = BTreeMap<(&'a str, &'a str), Found<'a>>;
 
 /// Matches findings by rule and subject; of the others, those whose rule has one on each side,
-/// because its layer may have been renamed, unless they are about different kernels. Where only one side names operators (`by_kernel`), only its rules can
-/// tell why a GPU is idle, so idle time of one GPU is the same finding under two names.
+/// because its layer may have been renamed, unless they are about different kernels. Where only one side
+/// names operators (`by_kernel`), only its rules can tell why a GPU is idle, so idle time of one GPU is the
+/// same finding under two names.
 pub(super) fn compare<'a>(
     before: &'a Report,
     after: &'a Report,

@@ -6,7 +6,7 @@
 //! all that it moves.
 
 use super::Entry;
-use super::call::{Call, count, distinct, elements, product, size, sum, total};
+use super::call::{Bytes, Call, count, distinct, elements, product, size, sum, total};
 use super::name;
 use crate::base::DType;
 use crate::correlate::{ArgValue, OpArgs, OpName, Tensor};
@@ -306,11 +306,16 @@ fn product_with_weights(call: &Call) -> Result<OpCost, UnknownCost> {
         call.bytes(w),
         call.dense(product([m, *n]), a),
     ]);
+    product_of_bytes(call, [m, *n, *k], bytes)
+}
+
+/// The cost of a product of two matrices, `[m, n, k]`, that moves these bytes.
+fn product_of_bytes(call: &Call, [m, n, k]: [u64; 3], bytes: Bytes) -> Result<OpCost, UnknownCost> {
     let gemm = GemmSize {
         batch: 1,
         m,
-        n: *n,
-        k: *k,
+        n,
+        k,
         contiguous: (false, true, true),
     };
     call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
@@ -334,20 +339,13 @@ fn marlin(call: &Call) -> Result<OpCost, UnknownCost> {
     if ![4, 8].iter().any(|bits| product([*bits, n, k]) == stored) {
         return Err(UnknownCost::BadArguments);
     }
-    let gemm = GemmSize {
-        batch: 1,
-        m,
-        n,
-        k,
-        contiguous: (false, true, true),
-    };
     let bytes = total([
         call.bytes(a),
         call.bytes(weights),
         call.bytes(scales),
         call.dense(product([m, n]), a),
     ]);
-    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
+    product_of_bytes(call, [m, n, k], bytes)
 }
 
 fn one_row_of_4_bits(call: &Call) -> Result<OpCost, UnknownCost> {
@@ -360,20 +358,13 @@ fn one_row_of_4_bits(call: &Call) -> Result<OpCost, UnknownCost> {
     if count(&a.shape) != k || product([n, k]) != product([2, stored]) {
         return Err(UnknownCost::BadArguments);
     }
-    let gemm = GemmSize {
-        batch: 1,
-        m: 1,
-        n,
-        k,
-        contiguous: (false, true, true),
-    };
     let bytes = total([
         call.bytes(a),
         Ok(stored),
         Ok(call.bytes_as(Some(scales), DType::Fp32)),
         call.dense(n, a),
     ]);
-    call.one(gemm.flops(), bytes, Dims::Gemm(gemm))
+    product_of_bytes(call, [1, n, k], bytes)
 }
 
 fn permuted_features(call: &Call) -> Result<OpCost, UnknownCost> {

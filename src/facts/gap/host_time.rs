@@ -11,13 +11,18 @@ fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
     Some(&g.group.host).filter(|parts| parts.gaps > 0)
 }
 
+/// Some parts of the time in calls of the operating system; `None` if these were not recorded.
+fn of_os_calls(g: &GapScope<'_>, which: impl Fn(&HostPart) -> bool) -> Option<PartSum> {
+    let parts = parts(g).filter(|_| g.table.costed.run.host.has_os_calls)?;
+    Some(parts.sum(which))
+}
+
 /// Calls of the operating system of one class; `None` if they were not recorded.
 fn os_calls(g: &GapScope<'_>, class: Option<OsCallClass>) -> Option<PartSum> {
-    let parts = parts(g).filter(|_| g.table.costed.run.host.has_os_calls)?;
-    Some(parts.sum(|part| match part {
+    of_os_calls(g, |part| match part {
         HostPart::OsCall { class: of, .. } => class.is_none_or(|class| class == *of),
         _ => false,
-    }))
+    })
 }
 
 fn os_time(g: &GapScope<'_>, class: Option<OsCallClass>) -> Answer {
@@ -110,9 +115,8 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     "gap.os_wait_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Wait)),
     /// Part of `gap.host_ns` in calls of the operating system whose names the file lacks
     "gap.unnamed_call_ns": DOUBLE needs OS_CALLS => |g| {
-        let parts = parts(g).filter(|_| g.table.costed.run.host.has_os_calls);
-        let unnamed = |part: &HostPart| matches!(part, HostPart::OsCall { name: None, .. });
-        Answer::from(parts.map(|parts| parts.sum(unnamed).ns as f64))
+        let unnamed = of_os_calls(g, |part| matches!(part, HostPart::OsCall { name: None, .. }));
+        Answer::from(unnamed.map(|sum| sum.ns as f64))
     },
     /// Part of `gap.host_ns` in calls to drivers: `ioctl`
     "gap.driver_call_ns": DOUBLE needs OS_CALLS => |g| os_time(g, Some(OsCallClass::Driver)),
