@@ -101,6 +101,9 @@ pub(super) struct Claims<'a> {
 
 /// Share of the time in which the host may wait for the GPU that it waits for certain.
 const SURELY_WAITS: f64 = 0.8;
+/// Share of the host's work, as recorded, that it needs where nothing is recorded, at least. Measured with `torch.profiler`
+/// on an H100, with recording and without: 0.55 (T5, decoding), 0.59 (GPT-2, decoding), 0.63 (LoRA), 0.68 (BERT).
+const UNRECORDED_WORK: f64 = 0.6;
 
 /// What has been claimed of one site, ns.
 #[derive(Debug, Clone, Copy, Default)]
@@ -223,11 +226,15 @@ impl<'a> Claims<'a> {
             }
         };
         let devices = self.totals.device_count();
-        let (before, share) = match certain {
-            true => (&mut self.beside_host_low, SURELY_WAITS),
-            false => (&mut self.beside_host, 1.0),
+        let works = (self.totals.window_ns - slack).max(0.0);
+        let (before, most) = match certain {
+            true => (&mut self.beside_host_low, slack * SURELY_WAITS),
+            false => (
+                &mut self.beside_host,
+                slack + works * (1.0 - UNRECORDED_WORK),
+            ),
         };
-        let left = slack * share / devices - *before;
+        let left = most / devices - *before;
         let taken = limited.min(left).max(0.0);
         *before += taken;
         wanted - limited + taken

@@ -66,6 +66,7 @@ fn steps_do_not_become_shorter_than_the_work_of_the_host() {
         ]);
         let mut run = Fake::default();
         run.totals.host_slack_ns = host_slack_ns;
+        run.totals.window_ns = host_slack_ns.unwrap_or_default();
         run.site(0, "body", 4e5, 0.0, &[("site.family", s("gemm"))]);
         run.site(1, "head", 3e5, 0.0, &[("site.family", s("norm"))]);
         let results = run.judge(&rules.unwrap());
@@ -92,6 +93,17 @@ fn steps_do_not_become_shorter_than_the_work_of_the_host() {
 }
 
 #[test]
+fn without_a_profiler_the_host_works_less() {
+    let rules = load(&[("layers/x", &rule("saving_ns = 'site.time_ns'"))]).unwrap();
+    let mut run = Fake::default();
+    run.totals.host_slack_ns = Some(1e5);
+    run.totals.window_ns = 4e5;
+    run.site(0, "body", 4e5, 0.0, &[("site.family", s("gemm"))]);
+    // Of the 0.3 ms that the host works as recorded, up to two fifths are the profiler's.
+    assert_eq!(step(&run.judge(&rules), "layers/x"), (8e4, 2.2e5));
+}
+
+#[test]
 fn the_host_catches_up_behind_waits_only_while_it_waits() {
     let gaps = |low: &str| {
         rule(&format!(
@@ -103,6 +115,7 @@ fn the_host_catches_up_behind_waits_only_while_it_waits() {
         let rules = load(&[("host/x", &gaps(low)), ("layers/x", &of_gpu)]);
         let mut run = Fake::default();
         run.totals.host_slack_ns = Some(5e5);
+        run.totals.window_ns = 5e5;
         run.site(0, "body", 4e5, 0.0, &[("site.family", s("gemm"))]);
         run.gap(0, 3e5, "after_sync");
         run.members[1].2.catch_up_ns = catch_up_ns;
