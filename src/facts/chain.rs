@@ -551,12 +551,16 @@ fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     };
     let body: Vec<&Link<'_>> = run.iter().take_while(part).take(12).collect();
     let has = |name: &str| body.iter().position(|l| l.name == name);
-    let mean = ["mean", "var", "var_mean"]
-        .iter()
-        .filter_map(|n| has(n))
-        .min()?;
     let root = has("rsqrt").or_else(|| has("sqrt").filter(|_| has("div").is_some()))?;
-    if root < mean || mean > 3 || root > mean + 4 {
+    let is_statistic = |l: &&Link<'_>| matches!(l.name, "mean" | "var" | "var_mean");
+    let before = body.get(..root)?;
+    let variance = before.iter().rposition(is_statistic)?;
+    // A mean that is subtracted comes before a variance that is written out.
+    let most = match before.iter().position(is_statistic) {
+        Some(mean) if mean < variance => 4,
+        _ => 3,
+    };
+    if variance > most || root > variance + 4 {
         return None;
     }
     // The scaling that follows: x * rsqrt, then the weight.

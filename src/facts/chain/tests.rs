@@ -738,3 +738,21 @@ fn a_chain_has_its_own_calls_and_kernels_of_sites_that_it_shares() {
     let kernels = BTreeMap::from([(0, (2, 20.0)), (1, (1, 10.0))]);
     assert_eq!((part.calls, &part.kernels), (2, &kernels));
 }
+
+#[test]
+fn a_norm_written_out_begins_with_the_mean_that_it_subtracts() {
+    fn written_out(names: &str) -> Vec<Link<'_>> {
+        let links = names.split(' ').map(|name| match name {
+            "mean" => link(name, Family::Reduce, Dims::None),
+            _ => pointwise_on(name, 4096),
+        });
+        links.collect()
+    }
+    let links = written_out("mean sub pow mean sub add rsqrt mul mul add");
+    assert_eq!(any(&links), Some(("norm", 10)));
+    let converted = written_out("to mean sub pow mean sub add rsqrt mul mul add");
+    assert_eq!(any(&converted).map(|(kind, _)| kind), Some("norm"));
+    // A single statistic after four other operators belongs to something else.
+    let far = written_out("mul add add add mean add rsqrt mul");
+    assert_ne!(any(&far).map(|(kind, _)| kind), Some("norm"));
+}
