@@ -161,6 +161,7 @@ WORDS = {
     "less": "no: less than estimated",
     "more": "no: more than estimated",
     "silent": "no: the rule has no finding",
+    "nothing": "yes: no finding, and nothing to save",
     "unpriced": "the finding has no estimate",
     "unknown": "too few runs",
     "operators": "the operators alone",
@@ -171,7 +172,7 @@ MISSED = ("less", "more", "silent")
 def agreement(low, high, saving, noise, fired=True):
     """How an estimate in ns and a measured saving with its noise compare: a word of WORDS."""
     if not fired:
-        return "silent"
+        return "nothing" if noise is not None and saving <= noise else "silent"
     if high is None:
         return "unpriced"
     if noise is None:

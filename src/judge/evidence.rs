@@ -55,6 +55,11 @@ impl EvidenceRow {
         self.how != "repro"
     }
 
+    /// Whether the fix saved more than the noise.
+    fn saves(&self) -> bool {
+        self.measured_ns > self.noise_ns.unwrap_or(0.0)
+    }
+
     /// `16.0 ms ± 0.20 ms`.
     fn measured(&self) -> String {
         let noise =
@@ -100,10 +105,10 @@ pub fn rows() -> Result<Vec<EvidenceRow>, serde_json::Error> {
     }
 }
 
-/// What was measured of a rule, a plain sentence per measurement.
+/// What the advice of a rule was measured to save, a plain sentence per measurement.
 pub fn cited(rule: &str) -> Vec<String> {
     static ROWS: LazyLock<Vec<EvidenceRow>> = LazyLock::new(|| rows().unwrap_or_default());
-    let own = ROWS.iter().filter(|row| row.rule == rule);
+    let own = ROWS.iter().filter(|row| row.rule == rule && row.saves());
     own.map(EvidenceRow::sentence).collect()
 }
 

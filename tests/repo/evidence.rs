@@ -135,6 +135,8 @@ for low, high, saving, noise, fired, word in [
     (None, None, 15.0, 1.0, True, "unpriced"),
     (10.0, 20.0, 15.0, None, True, "unknown"),
     (None, None, 15.0, 1.0, False, "silent"),
+    (None, None, 1.0, 1.0, False, "nothing"),
+    (None, None, 1.0, None, False, "silent"),
 ]:
     assert harness.agreement(low, high, saving, noise, fired) == word, word
     assert word in harness.WORDS
