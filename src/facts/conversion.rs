@@ -7,7 +7,7 @@ use super::chain::plain_name;
 use super::site::{SiteScope, Sites};
 use super::{Entry, facts};
 use crate::base::DType;
-use crate::correlate::{Direction, OpArgs, Run};
+use crate::correlate::{ArgValue, Direction, OpArgs, Run};
 use crate::cost::Family;
 
 /// The shapes of the weights that the run multiplies by, and of their transposes.
@@ -86,6 +86,23 @@ fn convert(name: &str, args: &OpArgs) -> (Option<DType>, Option<DType>) {
     }
 }
 
+/// Pixels per channel of the images that a call resizes, before. A backward call has the gradient of the result, and
+/// the sizes of the images.
+fn pixels(name: &str, args: &OpArgs) -> Option<u64> {
+    let of_images = |sizes: &[u64]| Some(sizes.get(2..)?.iter().product());
+    if !name.ends_with("_backward") {
+        return of_images(&args.tensors().next()?.shape);
+    }
+    let ArgValue::List(sizes) = args.get(2, "input_size")? else {
+        return None;
+    };
+    let sizes = sizes.iter().map(|size| match size {
+        ArgValue::Int(size) => u64::try_from(*size).ok(),
+        _ => None,
+    });
+    of_images(&sizes.collect::<Option<Vec<_>>>()?)
+}
+
 pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     /// Element type that a conversion reads
     "site.cast_from": STR needs SHAPES of &[Family::Cast, Family::Copy] =>
@@ -106,12 +123,18 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
         let channels = images.map(|shape| shape.get(shape.len().saturating_sub(3)).copied());
         channels.flatten().next()
     },
+    /// Pixels per channel of the images that it resizes, before; a backward call as the forward one
+    "site.pixels": INT needs SHAPES of &[Family::Interpolate] => |s| {
+        let op = s.site.op.as_ref().zip(s.args());
+        op.and_then(|(op, args)| pixels(&op.name, args))
+    },
 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
+    use crate::correlate::{Arg, Tensor};
 
     #[test]
     fn weights_and_vectors_are_parameters_and_activations_are_not() {
@@ -133,5 +156,39 @@ mod tests {
         ] {
             assert_eq!(shapes.holds(shape), wanted, "{shape:?}");
         }
+    }
+
+    #[test]
+    fn pixels_are_those_before_resizing() {
+        let argument = |value| Arg { name: None, value };
+        let tensor = |shape: &[u64]| {
+            argument(ArgValue::Tensor(Tensor {
+                shape: shape.to_vec(),
+                dtype: None,
+                strides: None,
+            }))
+        };
+        let list = |sizes: &[i64]| {
+            argument(ArgValue::List(
+                sizes.iter().map(|size| ArgValue::Int(*size)).collect(),
+            ))
+        };
+        let forward = OpArgs {
+            items: vec![tensor(&[8, 256, 1, 1]), list(&[60, 60])],
+        };
+        assert_eq!(pixels("upsample_bilinear2d", &forward), Some(1));
+        let mut backward = OpArgs {
+            items: vec![
+                tensor(&[8, 256, 60, 60]),
+                list(&[60, 60]),
+                list(&[8, 256, 2, 3]),
+            ],
+        };
+        let of = |args: &OpArgs| pixels("upsample_bilinear2d_backward", args);
+        assert_eq!(of(&backward), Some(6));
+        backward.items.pop();
+        assert_eq!(of(&backward), None);
+        backward.items.push(tensor(&[8, 256, 2, 3]));
+        assert_eq!(of(&backward), None);
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
+use super::chain::plain_name;
 use super::late_layers::{self, LateLayers};
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
@@ -22,6 +23,7 @@ pub(super) struct ProgramSigns {
     /// Work inside a `transformers` pipeline.
     pipeline: bool,
     framework: Framework,
+    binary_cross_entropy: bool,
     before_compile: bool,
     late: Option<(StrId, f64)>,
     /// As [`late_layers::of`] says.
@@ -52,6 +54,8 @@ impl ProgramSigns {
             engine: engine(costed),
             pipeline: in_pipeline(costed),
             framework: Framework::of(costed),
+            binary_cross_entropy: (run.op_names.iter())
+                .any(|op| plain_name(&op.name) == "binary_cross_entropy"),
             before_compile: costed
                 .kernels
                 .iter()
@@ -272,6 +276,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// The serving engine whose operators, kernels or files are seen: `vLLM`, `SGLang`, `TensorRT-LLM`,
     /// ...; silent where none is
     "run.serving_engine": STR => |t| Answer::or_silent(t.program.engine),
+    /// The loss `binary_cross_entropy` of probabilities is seen, which autocast refuses; not that of logits
+    "run.binary_cross_entropy": BOOL => |t| t.program.binary_cross_entropy,
     /// Python frames of a `transformers` pipeline are seen; false where no stacks were recorded
     "run.transformers_pipeline": BOOL => |t| t.program.pipeline,
     /// Median duration of the all-reduces of the backward pass; silent without any
@@ -338,6 +344,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
 
     #[test]
     fn steps_and_operators_are_no_parts_of_a_program() {
@@ -383,5 +390,17 @@ mod tests {
         assert!(before_compile("kernelPointwiseApply3"));
         assert!(before_compile("cunn_LookupTableBag_updateOutputKernel"));
         assert!(!before_compile("at::native::cunn_SoftMaxForward"));
+    }
+
+    #[test]
+    fn the_loss_of_probabilities_is_told_from_that_of_logits() {
+        let seen = |op: &str| {
+            let mut profile = ProfileBuilder::new();
+            profile.range(&format!("aten::{op}, seq = 1, sizes = [[8], [8]]"), 0, 100);
+            profile.launch(10);
+            ProgramSigns::of(&estimate_costs(profile.run(), None)).binary_cross_entropy
+        };
+        assert!(seen("binary_cross_entropy"));
+        assert!(!seen("binary_cross_entropy_with_logits"));
     }
 }
