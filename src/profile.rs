@@ -17,6 +17,7 @@ mod loader_config;
 mod memory_event;
 mod start_counts;
 mod switches;
+mod unrecorded;
 
 pub use collective::{COLLECTIVES, collective_in};
 pub(crate) use correlation_map::CorrelationMap;
@@ -38,6 +39,7 @@ pub use memory_event::MemoryEvent;
 pub(crate) use start_counts::SortedStarts;
 pub use start_counts::StartCounts;
 pub use switches::Switch;
+pub use unrecorded::Unrecorded;
 
 /// One GPU execution of a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -541,6 +543,8 @@ pub struct Profile {
     pub loaders: Vec<LoaderConfig>,
     /// How the threads of the program had CPUs.
     pub cpu_use: CpuUse,
+    /// What `pyprof-advise run` measured before it recorded.
+    pub unrecorded: Unrecorded,
     /// What host threads did while a GPU had no work.
     pub host: HostActivity,
     /// The time of the calendar at time 0 of the profile, in ns since 1970 (UTC), where the file says it.
@@ -584,6 +588,7 @@ impl Profile {
             graph_regions: Vec::new(),
             loaders: Vec::new(),
             cpu_use: CpuUse::default(),
+            unrecorded: Unrecorded::default(),
             host: HostActivity::default(),
             unix_zero_ns: None,
             switches: Vec::new(),

@@ -48,6 +48,7 @@ class Capture:
         self._modules = ModuleSteps(self._module_called)
         self._boundary = Boundary(self._between_steps)
         self._loaders = Loaders()
+        self._unrecorded: dict[str, int | None] = {}
         self._windows: list[Window] = list(settings.windows)
         self._leader: Stream | None = None
         self._recorder: TorchRecorder | NsysRecorder | ClockRecorder | CProfileRecorder | None = None
@@ -219,6 +220,7 @@ class Capture:
         self.record.state = "recording"
         if self.record.began is None:
             self.record.began = leader.count
+            self._unrecorded = measured(leader)
         self.record.write()
         if window == "host":
             self._recorder = CProfileRecorder(self.settings, self._who())
@@ -234,6 +236,7 @@ class Capture:
                 "steps_are": leader.what,
                 "loaders": self._loaders.seen,
                 "environment": switches(),
+                "unrecorded": self._unrecorded,
             }
             self._recorder = TorchRecorder(
                 window, self.settings, path, metadata, self._loaders.workers
@@ -280,3 +283,10 @@ class Capture:
                 self.forget()
 
 
+def measured(leader: Stream) -> dict[str, int | None]:
+    """What is known of the program before anything is recorded, which makes its host slower."""
+    torch = sys.modules.get("torch")
+    reserved = None
+    if torch is not None and torch.cuda.is_initialized():
+        reserved = int(torch.cuda.max_memory_reserved())
+    return {"step_ns": leader.median_ns(), "memory_reserved_bytes": reserved}

@@ -59,10 +59,19 @@ class Stream:
             return False
         return self.count >= PATIENCE or self.is_steady()
 
+    def _lengths(self) -> list[float]:
+        """Of the last six steps, in seconds."""
+        ends = list(self._ends)
+        return [after - before for before, after in zip(ends, ends[1:])]
+
+    def median_ns(self) -> int | None:
+        """The median of the last three steps; None before there are as many."""
+        lengths = self._lengths()[-3:]
+        return round(1e9 * statistics.median(lengths)) if len(lengths) == 3 else None
+
     def is_steady(self) -> bool:
         """Whether the last three steps took as long as the three before."""
-        ends = list(self._ends)
-        lengths = [after - before for before, after in zip(ends, ends[1:])]
+        lengths = self._lengths()
         if len(lengths) < 6:
             return False
         before, now = statistics.median(lengths[-6:-3]), statistics.median(lengths[-3:])

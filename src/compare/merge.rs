@@ -188,6 +188,7 @@ fn summary(reports: &[Report]) -> Summary {
             None => share(lengths.iter().sum(), lengths.len() as f64),
         }),
         host_step_ns: mean_of_all(reports, |s| s.host_step_ns).filter(|_| steps > 0),
+        unrecorded_step_ns: mean_of_all(reports, |s| s.unrecorded_step_ns).filter(|_| steps > 0),
         window_ns: total(|s| s.window_ns) / reports.len().max(1) as i64,
         device_window_ns,
         busy_ns,

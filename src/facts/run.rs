@@ -337,6 +337,25 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     "run.steps": INT => |t| t.sums.steps,
     /// Mean duration of a numbered step; on the GPU where the host runs ahead of it
     "run.step_ns": DOUBLE needs STEPS => |t| t.sums.step_ns,
+    /// Median length of the steps right before recording, which makes the host slower; silent where
+    /// `pyprof-advise run` did not measure it
+    "run.unrecorded_step_ns": DOUBLE =>
+        |t| Answer::or_silent(t.costed.run.profile.unrecorded.step_ns.map(|ns| ns as f64)),
+    /// `run.step_ns` over `run.unrecorded_step_ns`, which says something where the host limits the steps
+    "run.recording_slowdown": DOUBLE => |t| {
+        let unrecorded = t.costed.run.profile.unrecorded.step_ns;
+        let recorded = t.sums.step_ns;
+        Answer::or_silent(recorded.zip(unrecorded).map(|(recorded, ns)| recorded / ns as f64))
+    },
+    /// Share of the GPU's memory that PyTorch's allocator had reserved at most before recording; silent where
+    /// `pyprof-advise run` did not measure it
+    "run.unrecorded_memory_share": DOUBLE => |t| {
+        let reserved = t.costed.run.profile.unrecorded.memory_reserved_bytes;
+        let devices = &t.costed.run.profile.devices;
+        let memory = devices.iter().filter_map(|device| device.memory_bytes).min();
+        let share = |(reserved, memory)| reserved as f64 / memory as f64;
+        Answer::or_silent(reserved.zip(memory).map(share))
+    },
     /// Number of steps that the work of the window amounts to, times the number of GPUs: what figures per
     /// step and GPU are divided by
     "run.steps_times_gpus": DOUBLE needs STEPS => |t| super::work_steps::times_gpus(t),

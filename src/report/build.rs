@@ -238,6 +238,7 @@ fn summary(facts: &FactTable<'_>) -> Summary {
         work_steps: step.and_then(|s| s.work_steps),
         step_ns: step.map(|s| s.ns),
         host_step_ns: step.and_then(|s| s.host_ahead_ns),
+        unrecorded_step_ns: run.profile.unrecorded.step_ns.map(|ns| ns as f64),
         exposed_comm_per_step_ns: step
             .filter(|_| exposed_comm_ns > 0)
             .and_then(|_| exposed_comm_per_step(run)),

@@ -127,8 +127,7 @@ fn tell_apart(findings: &mut [FindingReport], minor: &mut [FindingReport]) {
     }
 }
 
-/// Version of the fields of [`Report`]. New fields do not change it; removed, renamed and changed
-/// fields raise it.
+/// Version of the fields of [`Report`]. New fields do not change it; removed, renamed and changed fields raise it.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Options of a report.
@@ -287,8 +286,7 @@ pub struct JoinedWindows {
 pub struct ProgramRun {
     /// Its exit status; 128 plus the number of a signal that ended it.
     pub status: u8,
-    /// Where the exit status of `pyprof-advise run` comes from: `program` if `status` is not 0, else
-    /// `report`.
+    /// Where the exit status of `pyprof-advise run` comes from: `program` if `status` is not 0, else `report`.
     pub exit_status_from: String,
 }
 
@@ -305,11 +303,13 @@ pub struct Summary {
     /// How many steps the analyzed work amounts to: `steps`, or more where the window also holds work of
     /// others. `null` without steps.
     pub work_steps: Option<f64>,
-    /// Mean length of those steps: the window of a device over `work_steps`, so that the parts of a step add
-    /// up to it.
+    /// Mean length of those steps: the window of a device over `work_steps`, so that the parts of a step add up to it.
     pub step_ns: Option<f64>,
     /// Median length of the steps on the host, where it is shorter because the host only queues work.
     pub host_step_ns: Option<f64>,
+    /// Median length of the steps right before recording; `null` where it was not measured.
+    #[serde(default)]
+    pub unrecorded_step_ns: Option<f64>,
     /// Communication per step while nothing else ran; `null` without steps or communication.
     pub exposed_comm_per_step_ns: Option<f64>,
     /// Wall time of the window.
@@ -411,8 +411,7 @@ pub struct FindingReport {
     /// Identifies the finding among those of its rule, with the same text on all ranks; empty where the
     /// rule makes one finding per run.
     pub subject: String,
-    /// All places, longest time first, at most 100; empty for findings about the run, idle time or a
-    /// rank.
+    /// All places, longest time first, at most 100; empty for findings about the run, idle time or a rank.
     #[serde(default)]
     pub places: Vec<FindingPlace>,
     /// Number of places that `places` leaves out.

@@ -459,6 +459,9 @@ fn communication(s: &Summary) -> Option<String> {
 /// What the GPU time refers to: the steps where they fill the window; else the window, which may hold
 /// work of steps from before the capture.
 fn span(report: &Report) -> String {
+    /// As in the rule `profile/recording-slows`: times as long, and the share of the window that the GPU idles.
+    const SLOWER: f64 = 1.15;
+    const IDLE: f64 = 0.15;
     let s = &report.summary;
     let window = ns(s.window_ns as f64);
     let named = s.window_range.as_ref();
@@ -485,8 +488,16 @@ fn span(report: &Report) -> String {
         Some((least, most)) => format!("{} to {}, {} on average", ns(least), ns(most), ns(step)),
         None => ns(step),
     };
+    // Where the host limits the steps, recording it makes them longer.
+    let unrecorded = s.unrecorded_step_ns.filter(|before| {
+        let idles = s.busy_share <= 1.0 - IDLE;
+        idles && s.host_step_ns.is_none() && step >= SLOWER * before
+    });
+    let unrecorded = unrecorded.map_or(String::new(), |before| {
+        format!(" ({} without recording)", ns(before))
+    });
     let steps = format!(
-        "{} of {length}{ahead}{from}{inside}",
+        "{} of {length}{unrecorded}{ahead}{from}{inside}",
         counted(s.steps, "step")
     );
     let filled = step * s.steps as f64 / s.window_ns as f64;

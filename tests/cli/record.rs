@@ -197,6 +197,8 @@ fn training_loop_gives_two_windows_that_are_joined() {
     let trace = light.replace("-light", "-detailed");
     let trace = std::fs::read(recorded.folder.path().join("traces").join(trace)).unwrap();
     let trace: Value = serde_json::from_slice(&trace).unwrap();
+    let step_ns = &trace["pyprof_advise"]["unrecorded"]["step_ns"];
+    assert!(step_ns.as_u64().is_some_and(|ns| ns > 0), "{step_ns}");
     let loader = &trace["pyprof_advise"]["loaders"][0];
     assert_eq!(
         (&loader["batch_size"], &loader["num_workers"]),

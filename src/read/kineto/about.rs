@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::json::object;
 use super::number::{count, count32, text};
-use crate::profile::{CpuUse, Device, LoaderConfig, RunTime, Switch};
+use crate::profile::{CpuUse, Device, LoaderConfig, RunTime, Switch, Unrecorded};
 
 type Raw<'a> = Option<&'a RawValue>;
 
@@ -52,6 +52,15 @@ object! {
         loaders: Raw<'a> = "loaders",
         environment: Raw<'a> = "environment",
         scheduling: Raw<'a> = "scheduling",
+        unrecorded: Raw<'a> = "unrecorded",
+    }
+}
+
+object! {
+    /// Its `unrecorded`.
+    Before {
+        step_ns: Raw<'a> = "step_ns",
+        memory_reserved_bytes: Raw<'a> = "memory_reserved_bytes",
     }
 }
 
@@ -127,6 +136,8 @@ pub(super) struct About {
     pub(super) switches: Vec<Switch>,
     /// How the threads of the program had CPUs.
     pub(super) cpu_use: CpuUse,
+    /// What was measured before recording.
+    pub(super) unrecorded: Unrecorded,
     devices: FxHashMap<u32, Device>,
 }
 
@@ -147,6 +158,7 @@ impl About {
                 self.loaders = loaders(&capture);
                 self.switches = switches(capture.environment.map_or("{}", RawValue::get));
                 self.cpu_use = cpu_use(&capture);
+                self.unrecorded = unrecorded(&capture);
             }
             "baseTimeNanoseconds" => {
                 self.base_ns = value.trim().trim_matches('"').parse().ok();
@@ -257,11 +269,21 @@ fn switches(value: &str) -> Vec<Switch> {
 }
 
 /// What a recording says about CPUs.
-fn cpu_use(capture: &Capture<'_>) -> CpuUse {
-    fn parsed<'a, T: serde::Deserialize<'a> + Default>(value: Raw<'a>) -> T {
-        let value = value.and_then(|value| serde_json::from_str(value.get()).ok());
-        value.unwrap_or_default()
+fn parsed<'a, T: serde::Deserialize<'a> + Default>(value: Raw<'a>) -> T {
+    let value = value.and_then(|value| serde_json::from_str(value.get()).ok());
+    value.unwrap_or_default()
+}
+
+fn unrecorded(capture: &Capture<'_>) -> Unrecorded {
+    let before: Before<'_> = parsed(capture.unrecorded);
+    let known = |value: Raw<'_>| value.and_then(count).filter(|&number| number > 0);
+    Unrecorded {
+        step_ns: known(before.step_ns),
+        memory_reserved_bytes: known(before.memory_reserved_bytes),
     }
+}
+
+fn cpu_use(capture: &Capture<'_>) -> CpuUse {
     let scheduling: Scheduling<'_> = parsed(capture.scheduling);
     let time = |threads: Raw<'_>| {
         let threads: Threads<'_> = parsed(threads);
@@ -497,5 +519,25 @@ mod tests {
         };
         assert_eq!(about.loaders, [four, LoaderConfig::default()]);
         assert!(!about.environment);
+    }
+
+    #[test]
+    fn what_was_measured_before_recording_is_read() {
+        let unrecorded = |json: &str| {
+            let mut about = About::default();
+            about.property("pyprof_advise", &format!(r#"{{"unrecorded": {json}}}"#));
+            about.unrecorded
+        };
+        let all = unrecorded(r#"{"step_ns": 12300000, "memory_reserved_bytes": 3000000000}"#);
+        assert_eq!(all.step_ns, Some(12_300_000));
+        assert_eq!(all.memory_reserved_bytes, Some(3_000_000_000));
+        for other in [
+            "{}",
+            "7",
+            r#"{"step_ns": null, "memory_reserved_bytes": -1}"#,
+            r#"{"step_ns": 0}"#,
+        ] {
+            assert_eq!(unrecorded(other), Unrecorded::default(), "{other}");
+        }
     }
 }

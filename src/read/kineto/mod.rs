@@ -143,6 +143,7 @@ impl Reader for Kineto {
         profile.schema_version.clone_from(&about.schema);
         profile.loaders.clone_from(&about.loaders);
         profile.cpu_use = about.cpu_use;
+        profile.unrecorded = about.unrecorded;
         profile.switches.clone_from(&about.switches);
         profile.switches.sort_by(|a, b| a.name.cmp(&b.name));
         profile.switches.dedup();
