@@ -459,9 +459,6 @@ fn communication(s: &Summary) -> Option<String> {
 /// What the GPU time refers to: the steps where they fill the window; else the window, which may hold
 /// work of steps from before the capture.
 fn span(report: &Report) -> String {
-    /// As in the rule `profile/recording-slows`: times as long, and the share of the window that the GPU idles.
-    const SLOWER: f64 = 1.15;
-    const IDLE: f64 = 0.15;
     let s = &report.summary;
     let window = ns(s.window_ns as f64);
     let named = s.window_range.as_ref();
@@ -488,11 +485,8 @@ fn span(report: &Report) -> String {
         Some((least, most)) => format!("{} to {}, {} on average", ns(least), ns(most), ns(step)),
         None => ns(step),
     };
-    // Where the host limits the steps, recording it makes them longer.
-    let unrecorded = s.unrecorded_step_ns.filter(|before| {
-        let idles = s.busy_share <= 1.0 - IDLE;
-        idles && s.host_step_ns.is_none() && step >= SLOWER * before
-    });
+    let before = s.unrecorded_step_ns.filter(|_| s.host_step_ns.is_none());
+    let unrecorded = before.filter(|before| is_made_longer(step, *before, s.busy_share));
     let unrecorded = unrecorded.map_or(String::new(), |before| {
         format!(" ({} without recording)", ns(before))
     });
@@ -506,6 +500,14 @@ fn span(report: &Report) -> String {
     } else {
         format!("{window} analyzed, {steps}")
     }
+}
+
+/// Whether recording made a step of `step` ns longer than the ones `before`, as the rule `profile/recording-slows` asks:
+/// the host limits it, and had not queued its work ahead.
+fn is_made_longer(step: f64, before: f64, busy_share: f64) -> bool {
+    const SLOWER: f64 = 1.15;
+    const IDLE: f64 = 0.15;
+    step >= SLOWER * before && busy_share <= 1.0 - IDLE
 }
 
 /// The shortest and the longest step, in ns, where a mean would stand for neither.
@@ -807,4 +809,16 @@ fn named(gone: &[GoneFinding]) -> String {
 fn suppressed(report: &Report) -> Option<String> {
     let (what, verb) = hidden_count(report, HiddenReason::Suppressed, "finding")?;
     Some(format!("{what} {verb} suppressed by the configuration."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recording_makes_steps_longer_that_the_host_limits() {
+        assert!(is_made_longer(23.0, 20.0, 0.85));
+        assert!(!is_made_longer(22.9, 20.0, 0.85));
+        assert!(!is_made_longer(400.0, 20.0, 0.86));
+    }
 }

@@ -272,23 +272,6 @@ fn no_sentence_is_printed_twice() {
 }
 
 #[test]
-fn steps_that_recording_made_longer_have_both_lengths() {
-    let mut report = example();
-    report.summary.unrecorded_step_ns = Some(5e7);
-    let told = |report: &report::Report| {
-        markdown(report)
-            .unwrap()
-            .contains("(50.0 ms without recording)")
-    };
-    // The GPU is busy: the host may have run ahead of it.
-    assert!(!told(&report));
-    report.summary.busy_share = 0.85;
-    assert!(told(&report));
-    report.summary.step_ns = Some(5.7e7);
-    assert!(!told(&report));
-}
-
-#[test]
 fn savings_are_ranges_per_step_in_every_format_for_people() {
     let report = example();
     let range = "5.9 to 14 ms";
