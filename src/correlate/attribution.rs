@@ -5,7 +5,7 @@
 
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSlice;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layers::{FsdpBrackets, LayerTable};
 use super::model::{LayerId, Link, OpCall, Scope, ScopeId, WithoutOperator};
@@ -29,6 +29,8 @@ pub(crate) struct KernelOrigins {
     /// Per call: the innermost user source line.
     pub lines: Vec<Option<StrId>>,
     pub layers: LayerTable,
+    /// The synchronizing calls inside a layer.
+    pub waits_in_layers: FxHashSet<CallId>,
 }
 
 impl KernelOrigins {
@@ -41,6 +43,7 @@ impl KernelOrigins {
         launches: &[Option<CallId>],
     ) -> KernelOrigins {
         let forwards = scope_query::forwards(profile, texts, &mut tree, &mut builder);
+        let waits = builder.around(synchronizing_calls(profile));
         let launch_scopes = builder.end();
         let query = ScopeQuery {
             brackets,
@@ -48,6 +51,11 @@ impl KernelOrigins {
             engine_thread: &launch_scopes.engine_thread,
             forwards: &forwards,
         };
+        let waits_in_layers = waits.into_iter().filter(|(id, scope)| {
+            let call = profile.calls.get(id.idx());
+            call.is_some_and(|call| query.is_in_layer(call, *scope))
+        });
+        let waits_in_layers = waits_in_layers.map(|(id, _)| id).collect();
         let launched = LaunchContext {
             profile,
             steps,
@@ -80,8 +88,16 @@ impl KernelOrigins {
             layers: calls.layers,
             scopes,
             capture_scopes: launch_scopes.scope_of_capture,
+            waits_in_layers,
         }
     }
+}
+
+/// The calls that wait for the GPU, in time order.
+fn synchronizing_calls(profile: &Profile) -> Vec<CallId> {
+    let calls = (0..).map(CallId).zip(&profile.calls);
+    let waits = calls.filter(|(_, call)| call.class == ApiClass::Sync);
+    waits.map(|(id, _)| id).collect()
 }
 
 /// Kernels per batch: their origins are resolved before their calls are numbered.

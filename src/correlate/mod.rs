@@ -173,6 +173,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         op_calls,
         lines,
         mut layers,
+        waits_in_layers,
     } = origins;
     replay_names::place_regions(&profile, &mut placements, &mut layers, &mut labels);
     if let Some(names) = &replay_names {
@@ -273,6 +274,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         graph_launch_idle_ns: in_graphs.launching_ns,
         activities,
         waits,
+        waits_in_layers,
         layer_source,
         batch,
         executions,

@@ -1,6 +1,6 @@
 //! The types of a correlated profile: what [`correlate`](super::correlate) works out.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use super::host_parts::HostTime;
@@ -90,6 +90,8 @@ pub struct Run {
     pub graph_launch_idle_ns: i64,
     /// The calls of the window in which threads that launch kernels wait for the GPU, in time order.
     pub waits: Vec<Wait>,
+    /// The calls that wait for the GPU inside a layer whose calls the profile marks.
+    pub waits_in_layers: FxHashSet<CallId>,
     /// What the host did in the longest gaps, by the row of the device and that of the gap.
     pub activities: FxHashMap<GapKey, Activity>,
     /// The source that named the layers of most kernel time.
@@ -356,6 +358,11 @@ pub enum LayerSource {
 }
 
 impl LayerSource {
+    /// Whether it surrounds all that a layer does, what launches no kernels included.
+    pub fn is_around_layers(self) -> bool {
+        matches!(self, LayerSource::LayerRange | LayerSource::Module)
+    }
+
     /// Returns the words of the report.
     pub fn describe(self) -> &'static str {
         match self {

@@ -167,6 +167,30 @@ impl<'a> ScopeBuilder<'a> {
         self.found.next_batch().unwrap_or_default()
     }
 
+    /// The innermost scope around each of these calls, which are in time order.
+    pub(crate) fn around(&self, calls: Vec<CallId>) -> Vec<(CallId, ScopeId)> {
+        let mut stacks: Vec<RangeStack> = Vec::new();
+        stacks.resize_with(self.profile.threads.len(), RangeStack::default);
+        let mut openings = NestingRanges::of(self.profile);
+        let mut found = Vec::new();
+        for id in calls {
+            let Some(call) = self.profile.calls.get(id.idx()) else {
+                continue;
+            };
+            while let Some((id, range)) = openings.next_until(call.span.start) {
+                if let Some(stack) = stacks.get_mut(range.thread.idx()) {
+                    self.found.open(stack, id, range);
+                }
+            }
+            if let Some(stack) = stacks.get_mut(call.thread.idx()) {
+                stack.close_until(call.span.start);
+                let open = stack.endless.iter().chain(&stack.finite);
+                found.extend(open.filter_map(|entry| entry.scope).last().map(|s| (id, s)));
+            }
+        }
+        found
+    }
+
     /// The scope of a range, if it has one.
     pub(crate) fn scope_of(&self, range: RangeId) -> Option<ScopeId> {
         self.found.scope_of(range)

@@ -14,7 +14,7 @@ use super::range_syntax::FsdpPhase;
 use super::scope_builder::{self, ScopeBuilder};
 use super::scope_tree::{ScopeContext, ScopeTree};
 use crate::profile::{
-    HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId, collective_in,
+    ApiCall, HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId, collective_in,
 };
 
 /// Most ranges around that of a process group in which its call is looked for.
@@ -254,6 +254,17 @@ impl<'p> ScopeQuery<'_, 'p> {
             recomputed,
             line,
         }
+    }
+
+    /// Whether a call in a scope stands in a layer that the profile itself marks: in its forward or backward pass.
+    pub(crate) fn is_in_layer(&self, call: &ApiCall, scope: ScopeId) -> bool {
+        let point = LaunchPoint {
+            scope: Some(scope),
+            thread: call.thread,
+            time: call.span.start,
+        };
+        let layer = self.placement(point, None).layer;
+        layer.is_some_and(|(source, _)| source.is_around_layers())
     }
 
     /// The best layer name for a point, and its source line.

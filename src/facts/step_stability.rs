@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::run::Runs;
 use super::{Answer, Entry, facts, median};
-use crate::correlate::{Run, SiteId};
+use crate::correlate::{LayerSource, Run, SiteId};
 use crate::cost::{Costed, Family};
-use crate::profile::{ApiClass, ConfigId, KernelId, Span, StrId};
+use crate::profile::{ApiClass, CallId, ConfigId, KernelId, Span, StrId};
 
 /// The lengths of the analyzed steps in ns: of their parts of the window; on the host without one.
 fn lengths(run: &Run) -> Vec<i64> {
@@ -35,6 +35,8 @@ pub(super) struct StepStability {
     outside_share: Option<f64>,
     /// Blocking calls per step on threads that launch.
     syncs_per_step: Option<f64>,
+    /// Those inside layers; `None` where the profile does not mark most layers.
+    layer_syncs_per_step: Option<f64>,
     /// Driver allocations after the second step.
     allocations: Option<Allocations>,
     /// Steps after the second in which the GPU waited while code was compiled or loaded, and for how long.
@@ -165,12 +167,15 @@ impl StepStability {
                 *seen = true;
             }
         }
-        let mut syncs = 0_u64;
+        let (mut syncs, mut in_layers) = (0_u64, 0_u64);
         let mut allocations = Allocations::default();
-        for call in &run.profile.calls {
+        for (id, call) in (0..).map(CallId).zip(&run.profile.calls) {
             let launches = launching.get(call.thread.idx()).copied().unwrap_or(false);
             match call.class {
-                ApiClass::Sync => syncs += u64::from(launches && all.contains(call.span.start)),
+                ApiClass::Sync if launches && all.contains(call.span.start) => {
+                    syncs += 1;
+                    in_layers += u64::from(run.waits_in_layers.contains(&id));
+                }
                 ApiClass::Alloc | ApiClass::Free
                     if steady.is_some_and(|s| s.contains(call.span.start))
                         && asks_the_driver(run.profile.text(call.name)) =>
@@ -183,6 +188,8 @@ impl StepStability {
         }
         if run.profile.recorded.api_calls {
             self.syncs_per_step = Some(syncs as f64 / steps.len() as f64);
+            let marked = run.layer_source.is_some_and(LayerSource::is_around_layers);
+            self.layer_syncs_per_step = marked.then(|| in_layers as f64 / steps.len() as f64);
             self.allocations = steady.map(|span| Allocations {
                 of_ns: span.ns() as f64,
                 steps: steps.len() as u64 - 2,
@@ -344,6 +351,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     "run.outside_steps_share": DOUBLE needs STEPS => |t| t.step_stability.outside_share,
     /// Blocking synchronization calls per step, on threads that launch kernels
     "run.syncs_per_step": DOUBLE needs STEPS => |t| t.step_stability.syncs_per_step,
+    /// Part of `run.syncs_per_step` inside layers, in forward or backward pass
+    "run.layer_syncs_per_step": DOUBLE needs LAYERS => |t| t.step_stability.layer_syncs_per_step,
     /// Calls per step that ask the driver for memory or give it back, after the second step
     "run.allocations_per_step": DOUBLE needs MORE_STEPS => |t| {
         t.step_stability
@@ -372,6 +381,9 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
+    use crate::profile::{SerialNumber, ThreadId};
 
     #[test]
     fn spread_is_relative_to_the_mean() {
@@ -379,6 +391,38 @@ mod tests {
         assert_eq!(spread(&[1, 3]), Some(0.5));
         assert_eq!(spread(&[0]), None);
         assert_eq!(spread(&[]), None);
+    }
+
+    #[test]
+    fn waits_inside_layers_are_those_of_their_forward_and_backward_pass() {
+        let waits = |layer: &str| {
+            let mut b = ProfileBuilder::new();
+            for start in [0, 10_000] {
+                b.range(&format!("step {start}"), start, start + 9_000);
+                b.range(layer, start + 100, start + 500);
+                b.range("aten::index", start + 110, start + 200).seq = SerialNumber::new(7);
+                b.launch(start + 120);
+                b.range("aten::item", start + 300, start + 400);
+                b.call(ThreadId(0), "cudaStreamSynchronize", start + 310, 0);
+                b.range(
+                    "autograd::engine::evaluate_function: IndexBackward0",
+                    start + 600,
+                    start + 900,
+                )
+                .seq = SerialNumber::new(7);
+                b.launch(start + 610);
+                b.call(ThreadId(0), "cudaStreamSynchronize", start + 700, 0);
+                b.range("aten::item", start + 1_000, start + 1_100);
+                b.call(ThreadId(0), "cudaStreamSynchronize", start + 1_010, 0);
+            }
+            b.profile.recorded.api_calls = true;
+            let found = StepStability::of(&estimate_costs(b.run(), None));
+            assert_eq!(found.syncs_per_step, Some(3.0));
+            found.layer_syncs_per_step
+        };
+        assert_eq!(waits("layer:blocks.0"), Some(2.0));
+        assert_eq!(waits("nn.Module: Block_0"), Some(2.0));
+        assert_eq!(waits("evaluation"), None);
     }
 
     #[test]
