@@ -48,6 +48,7 @@ mod range_paths;
 mod run;
 mod same_kernels;
 mod site;
+mod slice_gradients;
 mod step;
 mod step_comm;
 mod step_shapes;

@@ -128,8 +128,13 @@ impl Names {
     }
 }
 
-/// What PyTorch's own ranges stand for that are no operators, by a word that no operator has.
+/// What PyTorch's own ranges stand for that are no operators, by a word that no operator has. A node of
+/// autograd for slices has the word of the operator that it calls: the engine, not the operator, adds its
+/// result to the gradients of other slices.
 fn framework_word(text: &str) -> Option<&'static str> {
+    if let Some(word) = slicing_node(text) {
+        return Some(word);
+    }
     // torch/nn/modules/_functions.py; autograd names its nodes after the function.
     let node = text.strip_prefix(EVALUATES).unwrap_or(text);
     if matches!(node, "SyncBatchNorm" | "SyncBatchNormBackward") {
@@ -145,6 +150,17 @@ fn framework_word(text: &str) -> Option<&'static str> {
         return Some("torch_compiled");
     }
     None
+}
+
+/// The operator that a node of autograd calls for the gradient of a slice, if the engine's range around
+/// the node is of that kind.
+pub(super) fn slicing_node(text: &str) -> Option<&'static str> {
+    let node = text.strip_prefix(EVALUATES)?;
+    match node.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "SelectBackward" => Some("select_backward"),
+        "SliceBackward" => Some("slice_backward"),
+        _ => None,
+    }
 }
 
 /// The operator named by a range's text, if it can be one, or the word for one of PyTorch's own ranges.
@@ -224,6 +240,14 @@ mod tests {
             ("FSDP::all_gather (layers.0)", "fsdp"),
             ("FullyShardedDataParallel._pre_forward", "fsdp"),
             ("Torch-Compiled Region: 0/0", "torch_compiled"),
+            (
+                "autograd::engine::evaluate_function: SelectBackward0",
+                "select_backward",
+            ),
+            (
+                "autograd::engine::evaluate_function: SliceBackward0",
+                "slice_backward",
+            ),
         ] {
             assert_eq!(operator_in(text), Some(word), "{text}");
         }

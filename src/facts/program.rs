@@ -12,7 +12,7 @@ use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
 use super::{Answer, Entry, facts, word};
 use crate::base::statistics::NEARLY_ALL;
-use crate::correlate::{GapCause, OpName, Run, ScopeId, function_in};
+use crate::correlate::{GapCause, OpName, Run, ScopeId, Site, function_in};
 use crate::cost::Costed;
 use crate::profile::{RangeId, RangeKind, StrId};
 
@@ -25,6 +25,7 @@ pub(super) struct ProgramSigns {
     framework: Framework,
     binary_cross_entropy: bool,
     before_compile: bool,
+    packed_sequences: bool,
     late: Option<(StrId, f64)>,
     /// As [`late_layers::of`] says.
     late_layers: Option<Option<LateLayers>>,
@@ -61,6 +62,7 @@ impl ProgramSigns {
                 .iter()
                 .flatten()
                 .any(|k| before_compile(&k.base)),
+            packed_sequences: packs_sequences(run),
             late: late_range(run),
             late_layers: late_layers::of(costed),
         }
@@ -144,6 +146,27 @@ fn engine(costed: &Costed) -> Option<&'static str> {
     let (name, _) = named.or_else(|| ENGINES.get(in_files()?))?;
     Some(*name)
 }
+
+/// Whether a recurrent layer gets packed sequences, which have one dimension for steps and sequences.
+fn packs_sequences(run: &Run) -> bool {
+    let packs = |op: &OpName| op.name == "_pack_padded_sequence";
+    let is_packed = |site: &Site| {
+        let name = site.op.as_ref().map(|op| plain_name(&op.name));
+        let args = site.args.and_then(|id| run.args.get(id.idx()));
+        let first = args.and_then(|args| args.tensors().next());
+        name.is_some_and(|name| RECURRENT.contains(&name))
+            && first.is_some_and(|input| input.shape.len() == 2)
+    };
+    run.op_names.iter().any(packs) || run.sites.iter().any(is_packed)
+}
+
+/// The operators of libraries for recurrent layers, which get their sequences packed or not.
+const RECURRENT: [&str; 4] = [
+    "cudnn_rnn",
+    "cudnn_rnn_backward",
+    "miopen_rnn",
+    "miopen_rnn_backward",
+];
 
 /// Whether Python frames of a `transformers` pipeline were recorded.
 fn in_pipeline(costed: &Costed) -> bool {
@@ -314,6 +337,8 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     "run.windows": BOOL => |t| t.costed.run.profile.recorded.windows,
     /// The names of its kernels prove a PyTorch before 2.0, which has no `torch.compile`
     "run.before_compile": BOOL => |t| t.program.before_compile,
+    /// Recurrent layers get packed sequences (`pack_padded_sequence`), or sequences are packed for them
+    "run.packed_sequences": BOOL => |t| t.program.packed_sequences,
     /// The smallest range of the program that holds half or more of the idle time before late launches;
     /// silent where none does
     "run.late_range": STR => |t| Answer::or_silent(t.program.late.map(|(name, _)| t.text(name))),
@@ -383,6 +408,21 @@ mod tests {
         ] {
             assert_eq!(of_kernels(names), wanted, "{names:?}");
         }
+    }
+
+    #[test]
+    fn sequences_are_packed_by_an_operator_or_have_no_dimension_of_their_own() {
+        let of = |op: &str| {
+            let mut b = ProfileBuilder::new();
+            b.range(op, 0, 1000);
+            b.launch(100);
+            packs_sequences(&b.run())
+        };
+        assert!(of("aten::_pack_padded_sequence"));
+        let rnn = |sizes: &str| of(&format!("aten::_cudnn_rnn, seq = 7, sizes = [{sizes}, []]"));
+        assert!(rnn("[96, 4]"));
+        assert!(!rnn("[6, 16, 4]"));
+        assert!(!of("aten::addmm, seq = 7, sizes = [[96, 4], []]"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) struct PathTime {
     pub(super) site: SiteId,
     pub(super) node: NodeId,
     pub(super) ns: i64,
+    pub(super) kernels: u64,
 }
 
 /// The tree and the kernel time in it.
@@ -42,18 +43,24 @@ impl RangePaths {
     pub(super) fn of(run: &Run, counts: &[bool]) -> RangePaths {
         let mut paths = RangePaths::default();
         let of_scope = paths.grow(run, counts);
-        let mut times: FxHashMap<(SiteId, NodeId), i64> = FxHashMap::default();
+        let mut times: FxHashMap<(SiteId, NodeId), (i64, u64)> = FxHashMap::default();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             let scope = run.scope_of_work(kernel, link);
             let node = scope.and_then(|s| of_scope.get(s.idx()).copied());
             if let (Some(site), Some(node)) = (link.site, node.flatten()) {
-                let ns = times.entry((site, node)).or_default();
+                let (ns, kernels) = times.entry((site, node)).or_default();
                 *ns = ns.saturating_add(kernel.span.ns());
+                *kernels += 1;
             }
         }
         let times = times.into_iter();
         paths.times = times
-            .map(|((site, node), ns)| PathTime { site, node, ns })
+            .map(|((site, node), (ns, kernels))| PathTime {
+                site,
+                node,
+                ns,
+                kernels,
+            })
             .collect();
         paths
     }

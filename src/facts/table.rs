@@ -27,6 +27,7 @@ use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
 use super::same_kernels::SameKernels;
 use super::site::{SiteScope, Sites};
+use super::slice_gradients::{self, SliceGradients};
 use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
 use super::step_stability::StepStability;
 use super::step_weight::LateWork;
@@ -57,6 +58,7 @@ pub struct FactTable<'a> {
     pub(super) step_stability: StepStability,
     pub(super) processes: usize,
     pub(super) enclosing_ops: EnclosingOps,
+    pub(super) slices: SliceGradients,
     /// Per site: the sums of all sites with calls like its own.
     pub(super) equal_calls: Vec<Option<EqualCalls>>,
     /// Sites of concatenations that grow one tensor in a loop.
@@ -192,6 +194,7 @@ impl<'a> FactTable<'a> {
             copies,
             gaps,
             chains,
+            slices: SliceGradients::of(run, &paths),
             enclosing_ops,
             equal_calls,
             growing_cats: growing_cats::of(costed),
@@ -619,6 +622,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, super::message::ENTRIES, Question::Site);
     add(&mut all, super::conversion::ENTRIES, Question::Site);
     add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
+    add(&mut all, slice_gradients::ENTRIES, Question::Site);
     add(&mut all, super::maker::ENTRIES, Question::Kernel);
     add(&mut all, super::cutlass::ENTRIES, Question::Kernel);
     add(&mut all, super::kernel::ENTRIES, Question::Kernel);
