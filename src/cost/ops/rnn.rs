@@ -114,17 +114,29 @@ fn layers(call: &Call) -> Result<OpCost, UnknownCost> {
         _ => Err(UnknownCost::NoShapes),
     };
     cost.map(|cost| OpCost {
-        sequence: time_steps(call, x),
+        sequence: steps_in_sequence(call, x),
         ..cost
     })
 }
 
-/// The time steps of a layer, each of which reads the state after the one before. Layers and directions may
-/// overlap. 1 for packed sequences, whose lengths are not recorded.
+/// The steps that run one after the other: each reads the state after the one before. Layers may overlap in one
+/// direction; in two, every step of a layer reads the last step of each direction of the layer below.
+fn steps_in_sequence(call: &Call, x: &Tensor) -> u64 {
+    let at = vendor(call).map_or(4, |described| described.layers);
+    let layers = match (bidirectional(call), call.int(at, &["num_layers"]).value()) {
+        (Ok(true), Some(layers)) => size(layers).unwrap_or(1),
+        _ => 1,
+    };
+    product([time_steps(call, x), layers.max(1)])
+}
+
+/// The time steps of a layer. The lengths of packed sequences are not recorded, but no step has more rows than
+/// there are sequences (torch/nn/utils/rnn.py: the first of `batch_sizes` is the largest).
 fn time_steps(call: &Call, x: &Tensor) -> u64 {
     let at = vendor(call).map_or(8, |described| described.layers + 1);
     let [first, second, _] = *x.shape.as_slice() else {
-        return 1;
+        let rows = x.shape.first().copied().unwrap_or(1);
+        return rows.div_ceil(sequences(call).unwrap_or(rows).max(1)).max(1);
     };
     let steps = match call.flag(at, &["batch_first"]).or(false) {
         Ok(true) => second,
@@ -132,6 +144,15 @@ fn time_steps(call: &Call, x: &Tensor) -> u64 {
         Err(_) => first.min(second),
     };
     steps.max(1)
+}
+
+/// The number of sequences, from the state before the first step: `[layers and directions, sequences, width]`.
+fn sequences(call: &Call) -> Option<u64> {
+    let state = call.tensor(vendor(call)?.state, &["hx"]).ok()?;
+    let [_, sequences, _] = *state.shape.as_slice() else {
+        return None;
+    };
+    Some(sequences)
 }
 
 /// The cost from the weight tensors. Projections are matrices like the others.
@@ -183,6 +204,8 @@ fn directions(x: &Tensor, weights: &[&Tensor], hidden: u64) -> u64 {
 /// The positions of the layer description in the arguments of a vendor's operator.
 #[derive(Debug, Clone, Copy)]
 struct Described {
+    /// The state before the first step.
+    state: usize,
     mode: usize,
     hidden: usize,
     projection: Option<usize>,
@@ -196,13 +219,15 @@ struct Described {
 /// flat buffer.
 fn vendor(call: &Call) -> Option<Described> {
     let cudnn = |first: usize| Described {
+        state: 4,
         mode: first,
         hidden: first + 1,
         projection: Some(first + 2),
         layers: first + 3,
         bidirectional: first + 7,
     };
-    let miopen = |first: usize| Described {
+    let miopen = |state: usize, first: usize| Described {
+        state,
         mode: first,
         hidden: first + 1,
         projection: None,
@@ -212,8 +237,8 @@ fn vendor(call: &Call) -> Option<Described> {
     Some(match call.name {
         "cudnn_rnn" => cudnn(6),
         "cudnn_rnn_backward" => cudnn(10),
-        "miopen_rnn" => miopen(5),
-        "miopen_rnn_backward" => miopen(10),
+        "miopen_rnn" => miopen(3, 5),
+        "miopen_rnn_backward" => miopen(4, 10),
         _ => return None,
     })
 }

@@ -340,21 +340,49 @@ fn recurrent_backward_cost_follows_the_layer_description() {
     assert_eq!(roles, [(Role::Dgrad, flops), (Role::Wgrad, flops)]);
     // MIOpen has neither a flat buffer nor projections.
     assert_eq!(of("miopen_rnn", 4, "2, 5, 2").flops(), flops);
-    // The 6 steps run one after the other, whatever they compute.
+    // The 6 steps of each layer run one after the other, whatever they compute, and those of the second layer read
+    // both directions of the first.
     let steps = [
         of("_cudnn_rnn", 5, "2, 5, 0, 2"),
         of("miopen_rnn", 4, "2, 5, 2"),
         backward,
     ];
-    assert!(steps.iter().all(|cost| cost.sequence == 6), "{steps:?}");
-    let lstm = |batch_first| {
+    assert!(steps.iter().all(|cost| cost.sequence == 12), "{steps:?}");
+    let lstm = |both, batch_first| {
         let weights = "([20, 4], [20, 5], [20], [20])";
         let call = format!(
-            "aten::lstm(fp32[6, 3, 4], ?, {weights}, true, 1, 0.0, true, false, {batch_first})"
+            "aten::lstm(fp32[6, 3, 4], ?, {weights}, true, 2, 0.0, true, {both}, {batch_first})"
         );
         fprop(&call).unwrap().sequence
     };
-    assert_eq!([lstm("false"), lstm("true"), lstm("?")], [6, 3, 3]);
+    let steps = ["false", "true", "?"].map(|batch_first| lstm("false", batch_first));
+    assert_eq!(steps, [6, 3, 3]);
+    assert_eq!([lstm("true", "false"), lstm("?", "false")], [12, 6]);
+}
+
+#[test]
+fn packed_sequences_take_the_steps_that_hold_their_rows_at_least() {
+    let steps = |name: &str, between: &str, layers: &str| {
+        let call =
+            format!("aten::{name}(fp32[19, 4], {between}, {layers}, false, 0.0, true, false)");
+        fprop(&call).unwrap().sequence
+    };
+    // 19 rows of 3 sequences, which are read in one direction: one has 7 steps or more.
+    let state = "fp32[2, 3, 5]";
+    let lstm = "2, 5, 0, 2";
+    assert_eq!(
+        steps("_cudnn_rnn", &format!("?, ?, ?, {state}, ?"), lstm),
+        7
+    );
+    let gradients = "?, ?, ?, ?, ?";
+    let backward = format!("?, ?, ?, {state}, {gradients}");
+    assert_eq!(steps("_cudnn_rnn_backward", &backward, lstm), 7);
+    assert_eq!(steps("miopen_rnn_backward", &backward, "2, 5, 2"), 7);
+    assert_eq!(
+        steps("miopen_rnn", &format!("?, ?, {state}, ?"), "2, 5, 2"),
+        7
+    );
+    assert_eq!(steps("_cudnn_rnn", "?, ?, ?, ?, ?", lstm), 1);
 }
 
 #[test]
@@ -375,12 +403,13 @@ fn recurrent_layers_with_recorded_weights_need_no_numbers() {
     assert_eq!(both.flops(), 2 * 18 * matrices);
     // The result has both directions.
     assert_eq!(both.bytes(), 4 * (18 * 4 + matrices + biases + 18 * 10));
-    // Packed sequences have one dimension for steps and sequences, so their steps are not known.
-    let packed = OpCost {
-        sequence: 1,
-        ..both
-    };
-    assert_eq!(given("[18, 4]", &weights), Ok(packed));
+    // Packed sequences have one dimension for steps and sequences.
+    let packed = given("[18, 4]", &weights).unwrap();
+    assert_eq!(packed.sequence, 1);
+    assert_eq!(
+        (packed.flops(), packed.bytes()),
+        (both.flops(), both.bytes())
+    );
     let one = given("[6, 3, 4]", &direction(4)).unwrap();
     assert_eq!(one.bytes(), 4 * (18 * 4 + 20 * 9 + 40 + 18 * 5));
 }
