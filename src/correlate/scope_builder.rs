@@ -184,8 +184,8 @@ impl<'a> ScopeBuilder<'a> {
             }
             if let Some(stack) = stacks.get_mut(call.thread.idx()) {
                 stack.close_until(call.span.start);
-                let open = stack.endless.iter().chain(&stack.finite);
-                found.extend(open.filter_map(|entry| entry.scope).last().map(|s| (id, s)));
+                let mut open = stack.endless.iter().chain(&stack.finite).rev();
+                found.extend(open.find_map(|entry| entry.scope).map(|scope| (id, scope)));
             }
         }
         found

@@ -143,6 +143,7 @@ impl Sample {
             unexplained_idle_ns: 0,
             graph_launch_idle_ns: 0,
             waits: Vec::new(),
+            waits_in_layers: Default::default(),
             activities: Default::default(),
             layer_source: Some(LayerSource::Module),
             batch: None,
