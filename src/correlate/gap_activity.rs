@@ -2,11 +2,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::model::{Activity, DeviceTimeline, Gap, GapCause, GapKey, Step, Timeline};
+use super::model::{Activity, CpuOps, DeviceTimeline, Gap, GapCause, GapKey, Step, Timeline};
 use super::pruning::OPERATORS;
 use super::timeline::HOST_BUSY_NS;
 use crate::base::statistics::NEARLY_ALL;
 use crate::profile::{CopyKind, DeviceId, HostRange, Profile, RangeKind, Span, StrId, ThreadId};
+
+mod cpu_ops;
 
 /// The longest intervals examined; they hold nearly all of such idle time.
 const MOST: usize = 512;
@@ -17,6 +19,9 @@ const MOST_TEXTS: usize = 1 << 14;
 
 /// A range is short if a gap is more than this many times as long.
 const SHORT_PART: i64 = 64;
+
+/// Operators on the CPU that are kept of each interval.
+const MOST_CPU_OPS: usize = 16;
 
 /// A launching thread from the start of a gap to the launch that ended it, or to the end of the step.
 struct Pause {
@@ -93,9 +98,14 @@ pub(super) fn activities(
             }
         }
     }
+    let spans = threads
+        .iter()
+        .map(|thread| thread.pauses.iter().map(|p| p.span).collect());
+    let spans: Vec<Vec<Span>> = spans.collect();
+    let on_cpu = cpu_ops::times(profile, &spans);
     let pauses = threads.into_iter().flat_map(|thread| thread.pauses);
-    pauses
-        .map(|pause| (pause.key, pause.activity(profile)))
+    (pauses.zip(on_cpu.into_iter().flatten()))
+        .map(|(pause, on_cpu)| (pause.key, pause.activity(profile, on_cpu)))
         .collect()
 }
 
@@ -139,7 +149,7 @@ impl Pause {
         named.longest = named.longest.max(length);
     }
 
-    fn activity(self, profile: &Profile) -> Activity {
+    fn activity(self, profile: &Profile, on_cpu: cpu_ops::Times) -> Activity {
         let is_short = |named: &Named| named.longest <= self.span.ns() / SHORT_PART;
         // Functions of PyTorch itself say less than those that call them.
         let is_pytorch = |text: StrId| profile.text(text).starts_with("torch/");
@@ -150,7 +160,12 @@ impl Pause {
                 .min_by_key(|(text, named)| (is_pytorch(*text), named.ns, named.shortest, *text))
                 .map(|(text, _)| text)
         };
-        let op = innermost(&|_, named| !is_short(named));
+        let cpu_ops = CpuOps::of(on_cpu, MOST_CPU_OPS);
+        // What the program called says more than what that calls.
+        let longest = cpu_ops.most.first();
+        let most = longest.filter(|(_, ns)| *ns > self.span.ns() / 2);
+        let op = most.map(|(op, _)| *op);
+        let op = op.or_else(|| innermost(&|_, named| !is_short(named)));
         // Many calls of PyTorch's own operators are not in the profile any more.
         let short = innermost(&|text, named| {
             let is_operator = profile.text(text).starts_with(OPERATORS);
@@ -161,6 +176,7 @@ impl Pause {
             short_calls: short.filter(|_| op.is_some()),
             before: self.before,
             before_copy: self.before_copy,
+            cpu_ops,
         }
     }
 }

@@ -58,7 +58,7 @@ pub use host_samples::{Alignment, add_host_samples};
 pub(crate) use host_time::GARBAGE_COLLECTION;
 use layers::FsdpBrackets;
 pub use model::{
-    Activity, Arg, ArgValue, ArgsId, DeviceTimeline, Direction, ExcludedTime, ExcludedWork,
+    Activity, Arg, ArgValue, ArgsId, CpuOps, DeviceTimeline, Direction, ExcludedTime, ExcludedWork,
     Exclusion, Gap, GapCause, GapKey, Layer, LayerId, LayerPattern, LayerSource, Link, OpArgs,
     OpCall, OpCallId, OpName, OpNameId, PatternId, ReplayNames, ReplayedWork, Run, Scope, ScopeId,
     SetUp, Site, SiteId, SiteKernel, Step, StepId, StepOrigin, StepSource, Tensor, Timeline,

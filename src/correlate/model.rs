@@ -749,10 +749,10 @@ impl Gap {
 pub type GapKey = (usize, usize);
 
 /// What the launching thread did in a gap, up to the launch that ended it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// The operator, function or range that the thread was in for more than half of the time: the one with
-    /// the least time of those. None that is around nearly the whole window.
+    /// The operator, function or range that the thread was in for more than half of the time: one of `cpu_ops`,
+    /// or the one with the least time of those. None that is around nearly the whole window.
     pub op: Option<StrId>,
     /// The same of what was called many times in it, where each call was short.
     pub short_calls: Option<StrId>,
@@ -761,6 +761,31 @@ pub struct Activity {
     pub before: Option<StrId>,
     /// A copy from host memory ended the gap.
     pub before_copy: bool,
+    /// What operators of PyTorch computed on the CPU.
+    pub cpu_ops: CpuOps,
+}
+
+/// Operators of PyTorch on the CPU, in which no call of the device was made. One that another of them called is part
+/// of that, and those that belong on the CPU are left out: see [`super::gap_activity`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuOps {
+    /// Time in all of them, in ns.
+    pub ns: i64,
+    /// Those with most time, longest first, with their time in ns.
+    pub most: Vec<(StrId, i64)>,
+}
+
+impl CpuOps {
+    /// From the time of each operator.
+    pub(crate) fn of(times: FxHashMap<StrId, i64>, most: usize) -> CpuOps {
+        let ns = times
+            .values()
+            .fold(0, |sum: i64, ns| sum.saturating_add(*ns));
+        let mut times: Vec<(StrId, i64)> = times.into_iter().collect();
+        times.sort_unstable_by_key(|(op, ns)| (std::cmp::Reverse(*ns), *op));
+        times.truncate(most);
+        CpuOps { ns, most: times }
+    }
 }
 
 /// Why a device was idle; each idle nanosecond has exactly one cause.

@@ -32,7 +32,7 @@ pub(super) const OPERATORS: &str = "aten::";
 
 /// A range this long is kept: it covers half of a pause in which the host may have been busy with
 /// something other than launching.
-const LONG_RANGE_NS: i64 = HOST_BUSY_NS / 2;
+pub(super) const LONG_RANGE_NS: i64 = HOST_BUSY_NS / 2;
 
 /// Keeps the ranges that [`correlate`](super::correlate) and the stages after it use.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::gap::Loader;
+use super::gap::{CpuWork, Loader};
 use super::maker::Maker;
 use super::program::Framework;
 use super::{Fact, chain, copy, kernel, loader_config};
@@ -40,6 +40,10 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
         (&["copy.host_memory"], words(copy::MEMORIES)),
         (&["gap.cause"], words(GapCause::ALL)),
         (&["gap.loader"], words(Loader::ALL)),
+        (
+            &["gap.cpu_work", "copy.after_cpu_work"],
+            words(CpuWork::ALL),
+        ),
         (
             &["run.loader"],
             [

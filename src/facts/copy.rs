@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::call_operators::{CallOperators, EnclosingRanges};
+use super::gap::CpuWork;
 use super::{Answer, Entry, FactTable, Subject, facts, word};
-use crate::correlate::{GapCause, Run};
+use crate::correlate::Run;
 use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemoryCopy, MemoryKind, Span, StrId};
 
 /// Copies with the same direction, memory kinds and kind of call.
@@ -46,20 +47,20 @@ pub(super) struct CopyScope<'a> {
 }
 
 impl CopyScope<'_> {
-    /// What the host did in the gaps that copies to the GPU ended, where at least half of the copies ended one.
-    fn host_busy_before(&self) -> Option<StrId> {
+    /// What operators did on the CPU in the gaps that copies to the GPU ended, where at least half of the copies ended
+    /// one of those.
+    fn cpu_work_before(&self) -> Option<CpuWork> {
         if self.group.kind != CopyKind::HtoD {
             return None;
         }
-        let ended = self.table.gaps.iter().filter(|gap| gap.before_copy);
-        let mut counts: BTreeMap<StrId, u64> = BTreeMap::new();
-        for gap in ended.filter(|gap| gap.cause == GapCause::HostBusy) {
-            if let Some(op) = gap.op {
-                *counts.entry(op).or_default() += gap.count;
+        let mut counts: BTreeMap<CpuWork, u64> = BTreeMap::new();
+        for gap in &self.table.gaps {
+            if let Some((work, true)) = gap.on_cpu {
+                *counts.entry(work).or_default() += gap.count;
             }
         }
-        let (op, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        (count.saturating_mul(2) >= self.group.count).then_some(op)
+        let (work, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        (count.saturating_mul(2) >= self.group.count).then_some(work)
     }
 }
 
@@ -325,12 +326,9 @@ pub(super) const ENTRIES: &[Entry<Copies>] = facts! {
     /// Share of the copy time in backward passes of functions that `torch.compile` made, without clones
     "copy.compiled_backward_share": DOUBLE =>
         |c| Answer::share(c.group.compiled_backward_ns, c.group.time_ns),
-    /// The operator or function in which the host spent the idle time before at least half of these copies
-    /// from its memory; silent where there is none
-    "copy.after_op": STR => |c| {
-        let op = c.host_busy_before();
-        Answer::or_silent(op.map(|id| c.table.text(id)))
-    },
+    /// What operators did on the CPU, as `gap.cpu_work` says, while the GPU was idle before at least half of
+    /// these copies from the memory of the host; silent where they did nothing
+    "copy.after_cpu_work": STR => |c| Answer::or_silent(c.cpu_work_before().map(CpuWork::name)),
     /// The call behind more than half of the copy time
     "copy.api": STR needs API => |c| c.group.api.map(|id| c.table.text(id)),
     /// Copies that CUDA graphs replayed, which cost the host nothing

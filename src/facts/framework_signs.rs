@@ -109,7 +109,7 @@ const REDUCTIONS: &[&str] = &["all_reduce", "reduce_scatter"];
 #[derive(Debug, Clone, Default)]
 pub(super) struct FrameworkSigns {
     /// PyTorch's own ranges were recorded, so that wrappers which are not among them were not used.
-    recorded: bool,
+    pub(super) recorded: bool,
     data_parallel: bool,
     ddp: bool,
     fsdp: bool,

@@ -19,12 +19,15 @@ use crate::cost::{Costed, Family};
 use crate::profile::{CallId, ClassId, CopyKind, KernelId, Span, StrId};
 
 mod copies_behind;
+mod cpu_work;
 mod first_shapes;
 mod host_time;
 mod loader;
 mod longest;
 
 use copies_behind::CopiesBehind;
+pub(super) use cpu_work::CpuWork;
+use cpu_work::{CpuTimes, OnCpu};
 use first_shapes::FirstShapes;
 pub(super) use loader::Loader;
 use loader::LoaderRanges;
@@ -44,6 +47,9 @@ pub(super) struct GapGroup {
     inside: Arc<[Arc<str>]>,
     /// For data loading: the kind of loader.
     loader: Option<Loader>,
+    /// What operators did on the CPU, and which ones.
+    pub(super) on_cpu: Option<OnCpu>,
+    cpu: CpuTimes,
     pub(super) count: u64,
     /// The host calls behind its gaps: behind one call, the GPU may run dry several times.
     pub(super) waits: u64,
@@ -113,6 +119,9 @@ struct Lengths {
     before_copy: i64,
     copy: i64,
     short_calls: FxHashMap<Option<StrId>, i64>,
+    /// Where operators ran on the CPU: these, and time per operator, function or range around most of a gap.
+    cpu: CpuTimes,
+    inside: FxHashMap<Option<StrId>, i64>,
     at_end: i64,
     /// Time behind waits for copies to the GPU, and their sizes.
     after_input: i64,
@@ -168,6 +177,8 @@ impl Lengths {
         merge(&mut self.blamed, other.blamed);
         merge(&mut self.before, other.before);
         merge(&mut self.short_calls, other.short_calls);
+        self.cpu.append(other.cpu);
+        merge(&mut self.inside, other.inside);
         self.before_copy += other.before_copy;
         self.copy += other.copy;
         self.at_end += other.at_end;
@@ -214,6 +225,8 @@ struct Blamed {
     /// number itself.
     asked_by: Option<StrId>,
     loader: Option<Loader>,
+    /// What operators did on the CPU; then `op` is `None`, as there may be many.
+    on_cpu: Option<OnCpu>,
     /// What the functions did that took half of the time or more.
     class: Option<ClassId>,
 }
@@ -239,15 +252,18 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             let around = held.and_then(|id| ops.around(id));
             let activity = match gap.cause {
                 GapCause::HostBusy | GapCause::DataLoading => {
-                    run.activities.get(&(row, at)).copied().unwrap_or_default()
+                    run.activities.get(&(row, at)).cloned().unwrap_or_default()
                 }
                 // What else the host called is the cause, with the operator around it.
                 _ => Activity::default(),
             };
             let class = host.and_then(|parts| host_time::main_class(&run.host, parts));
+            let on_cpu = cpu_work::on_cpu(run, gap, &activity);
+            let op = activity.op.filter(|_| on_cpu.is_none());
             let blamed = Blamed {
                 class: class.map(|(class, _)| class),
-                op: around.map(|ops| ops.inner).or(activity.op),
+                op: around.map(|ops| ops.inner).or(op),
+                on_cpu,
                 asked_by: around.filter(|ops| ops.reads).map(|ops| ops.outer),
                 loader: (gap.cause == GapCause::DataLoading)
                     .then(|| loaders.kind(run, device, gap)),
@@ -294,6 +310,10 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
             let short_calls = lengths.short_calls.entry(activity.short_calls);
             *short_calls.or_default() += gap.reliable_ns;
+            if on_cpu.is_some() {
+                lengths.cpu.add(gap, &activity.cpu_ops);
+                *lengths.inside.entry(activity.op).or_default() += gap.reliable_ns;
+            }
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
                 lengths.copy += copies.behind(run, device, gap);
@@ -374,7 +394,9 @@ fn group(
         host: lengths.host,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
         cause,
-        op: blamed.op,
+        op: blamed.op.or_else(|| main(lengths.inside)),
+        on_cpu: blamed.on_cpu,
+        cpu: lengths.cpu,
         outer_op: longest(lengths.outer),
         inside,
         loader: blamed.loader,
@@ -442,6 +464,7 @@ fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
     for (at, (blamed, lengths)) in order.into_iter().enumerate() {
         let rest = Blamed {
             loader: blamed.loader,
+            on_cpu: blamed.on_cpu,
             class: blamed.class,
             ..Blamed::default()
         };
@@ -461,7 +484,10 @@ pub(super) fn held_by_a_call(cause: GapCause) -> bool {
 
 /// The facts of gaps.
 pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
-    ENTRIES.iter().chain(host_time::ENTRIES)
+    ENTRIES
+        .iter()
+        .chain(cpu_work::ENTRIES)
+        .chain(host_time::ENTRIES)
 }
 
 const ENTRIES: &[Entry<Gaps>] = facts! {

@@ -395,7 +395,7 @@ fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
 
 fn gap(run: &Run, device: &DeviceTimeline, key: GapKey, gap: &Gap, origin: i64) -> GapRow {
     let profile = &run.profile;
-    let activity = run.activities.get(&key).copied().unwrap_or_default();
+    let activity = run.activities.get(&key).cloned().unwrap_or_default();
     let kernel = gap.next.and_then(|id| profile.kernels.get(id.idx()));
     let call = gap.call.and_then(|id| profile.calls.get(id.idx()));
     let name = |text: StrId| label(&readable_name(profile.text(text)));

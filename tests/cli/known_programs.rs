@@ -109,6 +109,12 @@ const KNOWN: &[Known] = &[
         unsaid: &[],
     },
     Known {
+        program: "r3d",
+        first: "host/prepared-on-the-cpu",
+        said: &["host/launch-bound", "layers/batch-norm-slow"],
+        unsaid: &["host/gpu-idle"],
+    },
+    Known {
         program: "resnet50",
         first: "copies/pageable",
         said: &["precision/amp-off", "host/launch-bound"],
@@ -135,6 +141,7 @@ const MEASURED: &[(&str, &str, f64)] = &[
     ("embed_infer", "precision/amp-off", 27.2),
     ("mingpt_decode", "precision/amp-off", 10.8),
     ("nerf", "precision/amp-off", 14.1),
+    ("nerf", "host/prepared-on-the-cpu", 2.1),
 ];
 
 fn report_of(program: &str) -> Value {

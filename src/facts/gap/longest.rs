@@ -10,7 +10,7 @@ use crate::profile::{KernelId, StrId};
 const MAX_NAME: usize = 120;
 
 /// A gap of a millisecond or more in which the host did something else than launch work.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct HostPause {
     /// Without what recording explains.
     ns: i64,
