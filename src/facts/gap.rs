@@ -24,6 +24,7 @@ mod first_shapes;
 mod host_time;
 mod loader;
 mod longest;
+mod waited;
 
 use copies_behind::CopiesBehind;
 pub(super) use cpu_work::CpuWork;
@@ -32,6 +33,7 @@ use first_shapes::FirstShapes;
 pub(super) use loader::Loader;
 use loader::LoaderRanges;
 use longest::HostPause;
+use waited::{BehindWaits, ThreadWaits};
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
@@ -50,6 +52,7 @@ pub(super) struct GapGroup {
     /// What operators did on the CPU, and which ones.
     pub(super) on_cpu: Option<OnCpu>,
     cpu: CpuTimes,
+    behind_waits: BehindWaits,
     pub(super) count: u64,
     /// The host calls behind its gaps: behind one call, the GPU may run dry several times.
     pub(super) waits: u64,
@@ -122,6 +125,7 @@ struct Lengths {
     /// Where operators ran on the CPU: these, and time per operator, function or range around most of a gap.
     cpu: CpuTimes,
     inside: FxHashMap<Option<StrId>, i64>,
+    behind_waits: BehindWaits,
     at_end: i64,
     /// Time behind waits for copies to the GPU, and their sizes.
     after_input: i64,
@@ -179,6 +183,7 @@ impl Lengths {
         merge(&mut self.short_calls, other.short_calls);
         self.cpu.append(other.cpu);
         merge(&mut self.inside, other.inside);
+        self.behind_waits.append(other.behind_waits);
         self.before_copy += other.before_copy;
         self.copy += other.copy;
         self.at_end += other.at_end;
@@ -240,6 +245,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let loaders = LoaderRanges::of(run);
     let first_shapes = FirstShapes::of(run);
     let copies = CopiesBehind::of(run);
+    let waits = ThreadWaits::of(run);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
     let waited_for: FxHashMap<CallId, (CopyKind, u64)> = waited_for.collect();
     let mut groups = Vec::new();
@@ -314,6 +320,8 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.cpu.add(gap, &activity.cpu_ops);
                 *lengths.inside.entry(activity.op).or_default() += gap.reliable_ns;
             }
+            let behind = &mut lengths.behind_waits;
+            behind.add(run, ops, &waits, (device, gap));
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
                 lengths.copy += copies.behind(run, device, gap);
@@ -397,6 +405,7 @@ fn group(
         op: blamed.op.or_else(|| main(lengths.inside)),
         on_cpu: blamed.on_cpu,
         cpu: lengths.cpu,
+        behind_waits: lengths.behind_waits,
         outer_op: longest(lengths.outer),
         inside,
         loader: blamed.loader,
@@ -487,6 +496,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
     ENTRIES
         .iter()
         .chain(cpu_work::ENTRIES)
+        .chain(waited::ENTRIES)
         .chain(host_time::ENTRIES)
 }
 

@@ -1,0 +1,179 @@
+//! Waits for the GPU right before the host did something else than launch work: without them, it would have done
+//! that while the GPU worked.
+
+use rustc_hash::FxHashMap;
+
+use super::super::call_operators::CallOperators;
+use super::super::{Answer, Entry, facts};
+use super::{Gaps, longest};
+use crate::correlate::{DeviceTimeline, Gap, GapCause, HOST_BUSY_NS, Run, Wait};
+use crate::profile::{CopyKind, Span, StrId};
+
+/// Waits looked at before one gap.
+const MOST: usize = 8;
+
+/// The waits of each thread, in time order, without those for copies to the GPU.
+#[derive(Debug)]
+pub(super) struct ThreadWaits<'a>(Vec<Vec<&'a Wait>>);
+
+impl<'a> ThreadWaits<'a> {
+    pub(super) fn of(run: &'a Run) -> ThreadWaits<'a> {
+        let mut threads: Vec<Vec<&Wait>> = vec![Vec::new(); run.profile.threads.len()];
+        let to_gpu = |wait: &Wait| matches!(wait.copy, Some((CopyKind::HtoD, _)));
+        for wait in run.waits.iter().filter(|wait| !to_gpu(wait)) {
+            if let Some(waits) = threads.get_mut(wait.thread.idx()) {
+                waits.push(wait);
+            }
+        }
+        ThreadWaits(threads)
+    }
+
+    /// The waits of the thread that ended a gap, the last one first: up to the start of the gap, with less than a
+    /// millisecond after each.
+    fn before(
+        &self,
+        run: &Run,
+        device: &DeviceTimeline,
+        gap: &Gap,
+    ) -> impl Iterator<Item = (&'a Wait, i64)> {
+        let thread = device.awaited_thread(&run.profile, gap);
+        let waits = thread.and_then(|thread| self.0.get(thread.idx()));
+        let waits = waits.map_or(&[][..], Vec::as_slice);
+        let launched = gap.launch(&run.profile);
+        let until = launched.map_or(gap.span.end, |call| call.span.start);
+        let ended = waits.partition_point(|wait| wait.span.end <= until);
+        let before = Span {
+            start: i64::MIN,
+            end: gap.span.start,
+        };
+        let mut from = gap.span.start;
+        let waits = waits.get(..ended).unwrap_or_default().iter().rev();
+        waits.take(MOST).map_while(move |wait| {
+            let near = from.saturating_sub(wait.span.end) < HOST_BUSY_NS;
+            from = from.min(wait.span.start);
+            near.then(|| (*wait, wait.span.clip(before).ns()))
+        })
+    }
+}
+
+/// Idle time of a group behind such waits.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BehindWaits {
+    ns: i64,
+    /// Time waited, by the operator that waited.
+    waited: FxHashMap<StrId, i64>,
+}
+
+impl BehindWaits {
+    pub(super) fn add(
+        &mut self,
+        run: &Run,
+        ops: &CallOperators,
+        waits: &ThreadWaits<'_>,
+        (device, gap): (&DeviceTimeline, &Gap),
+    ) {
+        if gap.cause != GapCause::HostBusy {
+            return;
+        }
+        let mut waited = 0_i64;
+        for (wait, ns) in waits.before(run, device, gap) {
+            // Recorders wait for the GPU as well, outside of operators.
+            if let Some(ops) = ops.around(wait.id) {
+                waited = waited.saturating_add(ns);
+                *self.waited.entry(ops.outer).or_default() += ns;
+            }
+        }
+        self.ns = self.ns.saturating_add(waited.min(gap.reliable_ns));
+    }
+
+    pub(super) fn append(&mut self, other: BehindWaits) {
+        self.ns = self.ns.saturating_add(other.ns);
+        super::merge(&mut self.waited, other.waited);
+    }
+}
+
+pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+    /// For `host_busy`: the part of `gap.time_ns` for which the host had waited for the GPU in operators right
+    /// before. Without that wait it would have done the same while the GPU worked
+    "gap.behind_wait_ns": DOUBLE needs API => |g| {
+        let known = g.table.costed.run.profile.recorded.api_calls;
+        known.then_some(g.group.behind_waits.ns as f64)
+    },
+    /// The operator that the program called in which most of that waiting took place; silent where the host did
+    /// not wait
+    "gap.waited_in": STR => |g| {
+        let behind = &g.group.behind_waits;
+        let name = longest(behind.waited.clone()).filter(|_| behind.ns > 0);
+        Answer::or_silent(name.map(|name| g.table.text(name)))
+    },
+};
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::facts::{FactTable, Lookup as _, MemberKind, Value};
+    use crate::profile::{RangeKind, ThreadId};
+
+    const MS: i64 = 1_000_000;
+
+    /// A kernel of 35 ms, waits in `aten::index` with their starts and ends in ms, and the next launch at 60 ms.
+    /// Returns `gap.behind_wait_ns` in ms and `gap.waited_in` of the gap between.
+    fn behind(waits: &[(i64, i64)], named: bool) -> (f64, Option<String>) {
+        let mut b = ProfileBuilder::new();
+        let kernel = b.launch(0);
+        b.profile.kernels[kernel].span.end = 35 * MS;
+        for (start, end) in waits {
+            if named {
+                b.range("aten::index", start * MS - 2, end * MS + 2).kind = RangeKind::CpuOp;
+                b.range("aten::nonzero", start * MS - 1, end * MS + 1).kind = RangeKind::CpuOp;
+            }
+            b.call(ThreadId(0), "cudaStreamSynchronize", start * MS, 0);
+            b.profile.calls.last_mut().unwrap().span.end = end * MS;
+        }
+        b.launch(60 * MS);
+        b.launch(61 * MS);
+        b.profile.recorded.api_calls = true;
+        let costed = crate::cost::estimate_costs(b.run(), None);
+        let table = FactTable::new(&costed);
+        let views = table.members(MemberKind::Gap).into_iter();
+        let mut views = views.map(|member| table.view(member));
+        let view = views
+            .find(|view| {
+                let longest = view.get("gap.longest_ns");
+                matches!(longest, Answer::Value(Value::Double(ns)) if ns > 2e7)
+            })
+            .unwrap();
+        assert_eq!(view.get("gap.cause"), "host_busy".into());
+        let ns = match view.get("gap.behind_wait_ns") {
+            Answer::Value(Value::Double(ns)) => ns,
+            other => panic!("{other:?}"),
+        };
+        let name = match view.get("gap.waited_in") {
+            Answer::Value(Value::Str(name)) => Some(name.to_string()),
+            _ => None,
+        };
+        ((ns / 1e5).round() / 10.0, name)
+    }
+
+    #[test]
+    fn work_right_behind_a_wait_could_run_beside_the_gpu() {
+        let index = Some("aten::index".to_owned());
+        // As long as the wait before the gap.
+        assert_eq!(behind(&[(15, 36)], true), (20.0, index.clone()));
+        // No longer than the gap.
+        assert_eq!(behind(&[(5, 35)], true), (25.0, index.clone()));
+        // Waits with less than a millisecond between add up.
+        assert_eq!(behind(&[(17, 20), (20, 35)], true), (18.0, index.clone()));
+        assert_eq!(behind(&[(17, 19), (20, 35)], true), (15.0, index));
+    }
+
+    #[test]
+    fn waits_long_before_a_gap_inside_it_or_outside_of_operators_hid_nothing() {
+        assert_eq!(behind(&[], true), (0.0, None));
+        assert_eq!(behind(&[(15, 36)], false), (0.0, None));
+        assert_eq!(behind(&[(2, 34)], true), (0.0, None));
+        assert_eq!(behind(&[(37, 40)], true), (0.0, None));
+    }
+}
