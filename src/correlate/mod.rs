@@ -22,6 +22,7 @@ mod layers;
 pub(crate) mod literal;
 mod model;
 mod op_calls;
+mod optimizer_pauses;
 mod optimizer_steps;
 mod profiler_overhead;
 mod pruning;
@@ -209,6 +210,11 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
                 waits::waits_in(&profile, span, &analyzed_time.1)
             });
             waits::blame_for_late_launches(&mut timeline, &profile, &waits, &steps.steps);
+            optimizer_pauses::are_late_launches(&mut timeline, &profile, &texts, |kernel| {
+                let call = links.get(kernel.idx()).and_then(|link| link.op);
+                let call = call.and_then(|call| op_calls.get(call.idx()));
+                call.is_some_and(|call| call.direction == Direction::Update)
+            });
             let in_graphs = idle_limits::limit_graphs(&mut timeline, &profile, &launches);
             if analysed == 1 {
                 timeline.devices.iter_mut().for_each(forget_start);

@@ -808,7 +808,7 @@ pub enum GapCause {
     /// Launching the next work took the host most of the interval.
     SlowLaunch,
     /// The next kernel was launched only after the previous one had ended, by no more than a few
-    /// operators take on the host.
+    /// operators, or the optimizer's, take on the host.
     HostLate,
     /// The same, but so much later that the host must have done something other than launch work.
     HostBusy,
