@@ -216,6 +216,8 @@ pub struct AffectedTime {
     /// The part of its idle time in which the host catches up behind a wait, once it works again: without the wait it
     /// works as long as before.
     pub catch_up_ns: f64,
+    /// Of idle time: the longest interval, ns.
+    pub longest_ns: f64,
     /// The longest pauses of the host it covers, each in another place.
     pub long_gaps: Vec<LongGap>,
     /// Exposed copy time it covers, ns.

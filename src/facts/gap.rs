@@ -25,6 +25,7 @@ mod host_time;
 mod loader;
 mod longest;
 mod waited;
+mod within_calls;
 
 use copies_behind::CopiesBehind;
 pub(super) use cpu_work::CpuWork;
@@ -34,6 +35,7 @@ pub(super) use loader::Loader;
 use loader::LoaderRanges;
 use longest::HostPause;
 use waited::{BehindWaits, ThreadWaits};
+use within_calls::FirstKernels;
 
 /// Gaps of one device with one cause and, where the blamed call stands in one, one operator.
 #[derive(Debug, Clone)]
@@ -74,6 +76,8 @@ pub(super) struct GapGroup {
     short_calls: Option<StrId>,
     /// Median size of the copies to the GPU that the host waited for in most of the time.
     input_bytes: Option<f64>,
+    /// It stands between kernels of one call, each time.
+    within_calls: bool,
     /// No work followed most of the time: the last step ends with it.
     at_end: bool,
     /// The longest gaps, each in another place.
@@ -234,6 +238,8 @@ struct Blamed {
     on_cpu: Option<OnCpu>,
     /// What the functions did that took half of the time or more.
     class: Option<ClassId>,
+    /// The next kernel waited for others of its operator's call.
+    within_call: bool,
 }
 
 /// What the gaps of a device that are one group have in common.
@@ -246,6 +252,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let first_shapes = FirstShapes::of(run);
     let copies = CopiesBehind::of(run);
     let waits = ThreadWaits::of(run);
+    let first_kernels = FirstKernels::of(run);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
     let waited_for: FxHashMap<CallId, (CopyKind, u64)> = waited_for.collect();
     let mut groups = Vec::new();
@@ -267,6 +274,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             let on_cpu = cpu_work::on_cpu(run, gap, &activity);
             let op = activity.op.filter(|_| on_cpu.is_none());
             let blamed = Blamed {
+                within_call: first_kernels.precede(run, gap),
                 class: class.map(|(class, _)| class),
                 op: around.map(|ops| ops.inner).or(op),
                 on_cpu,
@@ -392,6 +400,7 @@ fn group(
         copy_ns: lengths.copy as f64,
         short_calls: main(lengths.short_calls),
         input_bytes: input_bytes.filter(|_| lengths.after_input > half),
+        within_calls: blamed.within_call,
         at_end: lengths.at_end > half,
         long_gaps,
         in_one_step,
@@ -472,6 +481,7 @@ fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
     let mut kept: BTreeMap<Blamed, Lengths> = BTreeMap::new();
     for (at, (blamed, lengths)) in order.into_iter().enumerate() {
         let rest = Blamed {
+            within_call: blamed.within_call,
             loader: blamed.loader,
             on_cpu: blamed.on_cpu,
             class: blamed.class,
@@ -571,6 +581,8 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     /// Median size of the copies to the GPU that the host waited for in most of the time; silent where it waited for
     /// something else
     "gap.input_bytes": DOUBLE => |g| Answer::or_silent(g.group.input_bytes),
+    /// For `waiting`: whether all of it stands between kernels of one call of an operator
+    "gap.within_calls": BOOL => |g| g.group.within_calls,
     /// No work followed most of the time: the last step ends with it
     "gap.at_end": BOOL => |g| g.group.at_end,
     /// Part of `gap.time_ns` that ended with a kernel of a collective or of the optimizer, which a CUDA

@@ -477,6 +477,7 @@ impl<'a> FactTable<'a> {
                     idle_ns: group.time_ns,
                     launch_ns: if late { group.time_ns } else { 0.0 },
                     catch_up_ns: group.catch_up_ns,
+                    longest_ns: group.longest_ns,
                     copy_ns: group.copy_ns,
                     long_gaps: group.long_gaps.clone(),
                     calls: group.count,

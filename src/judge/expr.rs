@@ -42,6 +42,11 @@ pub const FOUND: &[(&str, Type, &str)] = &[
         "their kernel time as a share of all kernel time; without communication, unless the rule is about it",
     ),
     (
+        "found.longest_ns",
+        Type::DOUBLE,
+        "of idle time: the longest interval, without what recording explains of it, ns",
+    ),
+    (
         "found.saving_ns",
         Type::DOUBLE,
         "the sum of their savings, ns",

@@ -34,7 +34,7 @@ pub(super) struct FindingDraft {
     /// Sum of the savings that are known.
     pub(super) saving: Option<Range>,
     pub(super) place: String,
-    /// The label of the kernel that it is about, if members are grouped by it.
+    /// The label of the kernel, the kind of work or the cause that it is about, if members are grouped by it.
     pub(super) label: Option<String>,
 }
 
@@ -113,6 +113,7 @@ impl Group {
             Some(GroupBy::Kernel) => labeled("kernel.label"),
             Some(GroupBy::Change) => labeled("kernel.changed_as"),
             Some(GroupBy::Family) => labeled(&format!("{}.family", rule.for_each.word())),
+            Some(GroupBy::Cause) => labeled("gap.cause"),
             Some(GroupBy::Rank) => match matched.member {
                 Member::Rank(rank) => Group::Rank(i64::from(rank)),
                 member => {
@@ -203,6 +204,8 @@ fn draft(
         count(matches.iter().map(|p| p.affected.waits).sum()),
     );
     found.set("found.time_ns", double(time_ns));
+    let longest = matches.iter().map(|p| p.affected.longest_ns);
+    found.set("found.longest_ns", double(longest.fold(0.0, f64::max)));
     found.set("found.gpu_share", double(share));
     // Collectives that wait for other ranks make nothing else less of the model's work.
     let communication_ns = match rule.category() {

@@ -48,9 +48,9 @@ pub const KEYS: &[Key] = keys! {
     required "for_each": Shape::Word(|| MemberKind::ALL.map(|(_, word)| word).into()),
     /// the condition that selects members
     required "when": EXPRESSION,
-    /// make one finding per `run`, `layer`, `rank`, `family` (kind of work), `kernel` (by label) or `change` (kernels of one
-    /// library for one kind of work, an engine of TensorRT, else by label); else the members of one place, where repetitions
-    /// of a layer are one
+    /// make one finding per `run`, `layer`, `rank`, `family` (kind of work), `cause` (of idle time), `kernel` (by
+    /// label) or `change` (kernels of one library for one kind of work, an engine of TensorRT, else by label); else the
+    /// members of one place, where repetitions of a layer are one
     "group_by": Shape::Word(|| GroupBy::ALL.map(|(_, word)| word).into()),
     /// condition on the whole finding, which can use `found`; other facts are those of its costliest member
     "require": EXPRESSION,

@@ -717,7 +717,7 @@ fn subject(rule: &Rule, draft: &FindingDraft) -> String {
             String::new()
         }
         (Some(GroupBy::Layer), _) => worst.affected.layer.clone().unwrap_or_default(),
-        (Some(GroupBy::Kernel | GroupBy::Change | GroupBy::Family), _) => {
+        (Some(GroupBy::Kernel | GroupBy::Change | GroupBy::Family | GroupBy::Cause), _) => {
             draft.label.clone().unwrap_or_default()
         }
         (None, _) => worst.affected.place.clone(),

@@ -225,17 +225,20 @@ pub enum GroupBy {
     Change,
     /// One finding per kind of work.
     Family,
+    /// One finding per cause of idle time.
+    Cause,
 }
 
 impl GroupBy {
     /// Every grouping with its word in rule files.
-    pub const ALL: [(GroupBy, &'static str); 6] = [
+    pub const ALL: [(GroupBy, &'static str); 7] = [
         (GroupBy::Run, "run"),
         (GroupBy::Layer, "layer"),
         (GroupBy::Rank, "rank"),
         (GroupBy::Kernel, "kernel"),
         (GroupBy::Change, "change"),
         (GroupBy::Family, "family"),
+        (GroupBy::Cause, "cause"),
     ];
 
     /// The word for this grouping in rule files: `layer`.

@@ -368,6 +368,7 @@ fn found(rule: &Rule, example: &Example<'_>, saving: Option<Range>) -> Found {
         "gpu_share",
         "exposed_ns",
         "kernel_share",
+        "longest_ns",
     ] {
         if let Answer::Value(value) = example.get(&format!("{}.{name}", rule.for_each.word())) {
             found.set(&format!("found.{name}"), value);
