@@ -45,6 +45,7 @@ mod message;
 mod plain_attention;
 mod program;
 mod range_paths;
+mod rows_used;
 mod run;
 mod same_kernels;
 mod site;

@@ -286,6 +286,10 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     "site.n": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.n),
     /// Inner dimension (for `linear`: input features)
     "site.k": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.k),
+    /// Rows of the result that the program uses, where it has no backward pass and only selects some of them,
+    /// such as the last position of each sequence; silent for other products
+    "site.rows_used": INT of GEMM =>
+        |s| Answer::or_silent(s.table.rows_used.get(&s.id).copied()),
     /// Matrices in a batched product, 1 otherwise
     "site.batch": INT needs SHAPES of GEMM => |s| s.gemm().map(|g| g.batch),
     /// M is contiguous in memory in an operand or the result, so its alignment counts

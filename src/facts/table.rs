@@ -37,7 +37,7 @@ use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
     Subject, Totals,
 };
-use super::{growing_cats, plain_attention, step_weight, unrecorded};
+use super::{growing_cats, plain_attention, rows_used, step_weight, unrecorded};
 use crate::base::DType;
 use crate::correlate::{Direction, Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -63,6 +63,8 @@ pub struct FactTable<'a> {
     pub(super) equal_calls: Vec<Option<EqualCalls>>,
     /// Sites of concatenations that grow one tensor in a loop.
     pub(super) growing_cats: BTreeSet<SiteId>,
+    /// Rows that the program uses of products that it uses in part.
+    pub(super) rows_used: BTreeMap<SiteId, u64>,
     /// Kernels of plain attention in compiled code, by site and name.
     pub(super) plain_attention: FxHashSet<(SiteId, StrId)>,
     /// In-place forward work that autograd did not record.
@@ -180,9 +182,14 @@ impl<'a> FactTable<'a> {
         let layers = layers(costed);
         let labels = labels(costed);
         let (paths, enclosing_ops) = looked.into_inner().unwrap_or_default();
+        let mut rows_used = BTreeMap::new();
+        if !sums.training {
+            rows_used = rows_used::of(costed);
+        }
         FactTable {
             costed,
             totals,
+            rows_used,
             sums,
             host,
             waits,

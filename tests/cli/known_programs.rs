@@ -86,8 +86,8 @@ const KNOWN: &[Known] = &[
     },
     Known {
         program: "mingpt_decode",
-        first: "precision/amp-off",
-        said: &["layers/attention-unfused", "layers/gelu-unfused"],
+        first: "layers/unused-rows",
+        said: &["precision/amp-off", "layers/attention-unfused", "layers/gelu-unfused"],
         unsaid: &[],
     },
     Known {
