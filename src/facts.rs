@@ -32,6 +32,7 @@ mod gap;
 mod gpu;
 mod graphs;
 mod growing_cats;
+mod growing_passes;
 mod host;
 mod host_work;
 mod kernel;

@@ -280,6 +280,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::embedding_tables::RUN_ENTRIES,
         super::step_stability::ENTRIES,
         super::first_fp64::ENTRIES,
+        super::growing_passes::RUN_ENTRIES,
     ];
     ENTRIES.iter().chain(elsewhere.into_iter().flatten())
 }

@@ -17,6 +17,7 @@ use super::equal_calls::EqualCalls;
 use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
 use super::gpu::{GpuScope, GpuSubject};
+use super::growing_passes::{self, GrowingPasses};
 use super::host::Host;
 use super::host_work::HostWork;
 use super::kernel::{KernelScope, Kernels};
@@ -65,6 +66,7 @@ pub struct FactTable<'a> {
     pub(super) growing_cats: BTreeSet<SiteId>,
     /// Rows that the program uses of products that it uses in part.
     pub(super) rows_used: BTreeMap<SiteId, u64>,
+    pub(super) growing_passes: GrowingPasses,
     /// Kernels of plain attention in compiled code, by site and name.
     pub(super) plain_attention: FxHashSet<(SiteId, StrId)>,
     /// In-place forward work that autograd did not record.
@@ -182,14 +184,16 @@ impl<'a> FactTable<'a> {
         let layers = layers(costed);
         let labels = labels(costed);
         let (paths, enclosing_ops) = looked.into_inner().unwrap_or_default();
-        let mut rows_used = BTreeMap::new();
+        let (mut rows_used, mut growing_passes) = (BTreeMap::new(), GrowingPasses::default());
         if !sums.training {
             rows_used = rows_used::of(costed);
+            growing_passes = GrowingPasses::of(costed, &rows_used);
         }
         FactTable {
             costed,
             totals,
             rows_used,
+            growing_passes,
             sums,
             host,
             waits,
@@ -631,6 +635,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, super::conversion::ENTRIES, Question::Site);
     add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
     add(&mut all, slice_gradients::ENTRIES, Question::Site);
+    add(&mut all, growing_passes::SITE_ENTRIES, Question::Site);
     add(&mut all, super::maker::ENTRIES, Question::Kernel);
     add(&mut all, super::cutlass::ENTRIES, Question::Kernel);
     add(&mut all, super::kernel::ENTRIES, Question::Kernel);
