@@ -43,6 +43,7 @@ mod main_kernel;
 mod maker;
 mod memory;
 mod message;
+mod padded_lengths;
 mod plain_attention;
 mod program;
 mod range_paths;

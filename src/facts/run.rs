@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::maker::{Maker, maker};
-use super::{Answer, Entry, FactTable, Subject, facts, median};
+use super::{Answer, Entry, FactTable, Subject, facts, median, step_shapes};
 use crate::base::DType;
 use crate::correlate::{Direction, Exclusion, Run, Site, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
@@ -48,6 +48,8 @@ pub(super) struct Sums {
     pub(super) step_ns: Option<f64>,
     pub(super) work_steps: Option<f64>,
     pub(super) step_shapes: Option<u64>,
+    /// The same of work with weights.
+    pub(super) step_weight_shapes: Option<u64>,
     pub(super) host_step_ns: Option<f64>,
     pub(super) exposed_comm_per_step_ns: Option<f64>,
     pub(super) graph_launches: u64,
@@ -169,7 +171,10 @@ impl Sums {
         self.work_steps = steps.and_then(|s| s.work_steps);
         self.host_step_ns = steps.map(|s| s.host_ns);
         self.exposed_comm_per_step_ns = super::exposed_comm_per_step(run);
-        self.step_shapes = steps.and_then(|_| super::step_shapes::of(costed));
+        if steps.is_some() {
+            self.step_shapes = step_shapes::of(costed);
+            self.step_weight_shapes = step_shapes::with_weights(costed);
+        }
     }
 
     fn host(&mut self, costed: &Costed) {
@@ -281,6 +286,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::step_stability::ENTRIES,
         super::first_fp64::ENTRIES,
         super::growing_passes::RUN_ENTRIES,
+        super::padded_lengths::ENTRIES,
     ];
     ENTRIES.iter().chain(elsewhere.into_iter().flatten())
 }
@@ -362,6 +368,9 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     "run.steps_times_gpus": DOUBLE needs STEPS => |t| super::work_steps::times_gpus(t),
     /// Different lists of matrix work among the steps, shapes included: 1 when every step does the same
     "run.step_shapes": INT needs STEPS => |t| t.sums.step_shapes,
+    /// The same of products with weights, convolutions and RNN layers alone, however often a step runs each: 1 where
+    /// a step only has more cached keys than the one before
+    "run.step_weight_shapes": INT needs SHAPES => |t| t.sums.step_weight_shapes,
     /// Union of memory copies, summed over devices
     "run.copy_ns": DOUBLE => |t| devices(t, |d| d.copy_ns),
     /// Copying while no kernel ran, summed over devices

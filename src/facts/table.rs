@@ -23,6 +23,7 @@ use super::host_work::HostWork;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
 use super::memory::MemoryUse;
+use super::padded_lengths::PaddedLengths;
 use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
 use super::run::{Runs, Sums};
@@ -67,6 +68,7 @@ pub struct FactTable<'a> {
     /// Rows that the program uses of products that it uses in part.
     pub(super) rows_used: BTreeMap<SiteId, u64>,
     pub(super) growing_passes: GrowingPasses,
+    pub(super) padded_lengths: PaddedLengths,
     /// Kernels of plain attention in compiled code, by site and name.
     pub(super) plain_attention: FxHashSet<(SiteId, StrId)>,
     /// In-place forward work that autograd did not record.
@@ -141,6 +143,7 @@ impl<'a> FactTable<'a> {
         let (mut parameters, mut program) = (None, ProgramSigns::default());
         let (mut equal_calls, mut worker_start) = (Vec::new(), None);
         let mut embedding_tables = EmbeddingTables::default();
+        let mut padded_lengths = PaddedLengths::default();
         let (mut totals, mut launch_ns) = (Totals::default(), Vec::new());
         let mut host_work = None;
         rayon::scope(|jobs| {
@@ -171,6 +174,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| embedding_tables = EmbeddingTables::of(costed));
+            jobs.spawn(|_| padded_lengths = PaddedLengths::of(run));
             jobs.spawn(|_| program = ProgramSigns::of(costed));
             jobs.spawn(|_| worker_start = WorkerStart::of(run));
             jobs.spawn(|_| equal_calls = EqualCalls::of(costed));
@@ -194,6 +198,7 @@ impl<'a> FactTable<'a> {
             totals,
             rows_used,
             growing_passes,
+            padded_lengths,
             sums,
             host,
             waits,

@@ -51,7 +51,7 @@ const KNOWN: &[Known] = &[
     Known {
         program: "embed_infer",
         first: "precision/amp-off",
-        said: &[],
+        said: &["shapes/padded-to-longest"],
         unsaid: &["host/launch-bound", "precision/tf32-off"],
     },
     Known {
@@ -111,7 +111,8 @@ const KNOWN: &[Known] = &[
         program: "ppo",
         first: "host/launch-bound",
         said: &["host/copies-wait", "host/scalar-read-back"],
-        unsaid: &[],
+        // Some steps play more episodes, of the same sizes.
+        unsaid: &["shapes/vary-between-steps"],
     },
     Known {
         program: "r3d",
