@@ -766,7 +766,7 @@ pub struct Activity {
 }
 
 /// Operators of PyTorch on the CPU, in which no call of the device was made. One that another of them called is part
-/// of that, and those that belong on the CPU are left out: see [`super::gap_activity`].
+/// of that, and those that belong on the CPU are left out: see the module `gap_activity`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuOps {
     /// Time in all of them, in ns.
