@@ -12,7 +12,7 @@ use crate::correlate::{ArgValue, Direction, OpArgs, SiteId, Tensor};
 use crate::cost::{Costed, Dims, Family, GemmSize};
 use crate::profile::CopyKind;
 
-/// Maximum number of products that are examined, the largest ones.
+/// Maximum number of products that are examined, those with most time.
 const MOST: usize = 64;
 
 /// Rows and columns of a result; its view has as many columns.
@@ -65,7 +65,7 @@ pub(super) fn of(costed: &Costed) -> BTreeMap<SiteId, u64> {
     let products = (0..run.sites.len()).map(SiteId::new);
     let products = products.filter_map(|id| Some((id, forward_product(costed, id)?)));
     let products = products.filter(|(_, size)| size.m > 1 && size.n > 1);
-    // Sites are in order of time.
+    // Sites with most time come first.
     let products: Vec<(SiteId, Size)> = products
         .map(|(id, size)| (id, (size.m, size.n)))
         .take(MOST)
