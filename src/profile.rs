@@ -28,6 +28,7 @@ pub use host_activity::{
     ClassId, CpuSample, CudaCaller, HostActivity, HostSummary, LibraryCall, OffCpu, OffCpuState,
     OsCall, OsCallClass, PythonSample, PythonSamples, StackFrame, TimedSample,
 };
+pub(crate) use host_range::NumberedName;
 pub use host_range::{HostRange, RangeKind, RangeText};
 pub(crate) use ids::SpanSums;
 pub use ids::{

@@ -1,6 +1,8 @@
 //! What all tables of a profile share: handles of rows, serial numbers, interned strings, and intervals.
 
-use indexmap::IndexSet;
+use std::hash::{Hash, Hasher};
+
+use indexmap::{Equivalent, IndexSet};
 use rustc_hash::FxBuildHasher;
 
 /// Declares handle types: row numbers in one of the tables of `Profile` or of a later stage.
@@ -98,6 +100,23 @@ handle! {
     CaptureId,
 }
 
+/// Bytes that are looked up among strings.
+struct Utf8<'a>(&'a [u8]);
+
+impl Hash for Utf8<'_> {
+    /// As `str` does, which a test checks.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.0);
+        state.write_u8(0xFF);
+    }
+}
+
+impl Equivalent<Box<str>> for Utf8<'_> {
+    fn equivalent(&self, text: &Box<str>) -> bool {
+        self.0 == text.as_bytes()
+    }
+}
+
 /// Every distinct string of a profile, once.
 #[derive(Debug, Default, Clone)]
 pub struct Strings(IndexSet<Box<str>, FxBuildHasher>);
@@ -114,6 +133,11 @@ impl Strings {
     /// The handle of `text` if it has been seen.
     pub fn find(&self, text: &str) -> Option<StrId> {
         self.0.get_index_of(text).map(StrId::new)
+    }
+
+    /// The handle of a text given as bytes, if it has been seen: they need no check of their encoding then.
+    pub(crate) fn find_bytes(&self, text: &[u8]) -> Option<StrId> {
+        self.0.get_index_of(&Utf8(text)).map(StrId::new)
     }
 
     /// The text of a handle of this table; empty for one that it has not given out.
@@ -257,5 +281,26 @@ impl SpanSums {
             let part = one.end.min(time).saturating_sub(one.start);
             before.saturating_add(part.max(0))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_found_by_their_bytes() {
+        let mut strings = Strings::default();
+        for text in [
+            "",
+            "aten::mm",
+            "größer",
+            "a name of more than sixteen bytes",
+        ] {
+            assert_eq!(strings.find_bytes(text.as_bytes()), None);
+            let id = strings.intern(text);
+            assert_eq!(strings.find_bytes(text.as_bytes()), Some(id));
+        }
+        assert_eq!(strings.find_bytes(b"gr\xF6\xDFer"), None);
     }
 }

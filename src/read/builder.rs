@@ -4,8 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::profile::{
-    ConfigId, Device, DeviceId, Format, LaunchConfig, Process, ProcessId, Profile, RangeText,
-    SerialNumber, StrId, Strings, Thread, ThreadId,
+    ConfigId, Device, DeviceId, Format, LaunchConfig, NumberedName, Process, ProcessId, Profile,
+    RangeText, SerialNumber, StrId, Strings, Thread, ThreadId,
 };
 
 /// The parts of a range text that are fields of a range.
@@ -18,6 +18,22 @@ pub(super) struct RangeName {
 }
 
 impl RangeName {
+    /// Splits a range text of the file, in which bytes that are not UTF-8 are replaced.
+    pub(super) fn of_bytes(text: &[u8], strings: &mut Strings) -> RangeName {
+        // The name of nearly every range has been seen, and need not be checked again.
+        if let Some(parts) = NumberedName::of(text)
+            && let Some(name) = strings.find_bytes(parts.name)
+        {
+            return RangeName {
+                text: name,
+                seq: parts.seq.and_then(SerialNumber::new),
+                op_id: parts.op_id.and_then(SerialNumber::new),
+                args: None,
+            };
+        }
+        RangeName::split(&String::from_utf8_lossy(text), strings)
+    }
+
     /// Splits a range text; `strings` receives its name and arguments.
     pub(super) fn split(text: &str, strings: &mut Strings) -> RangeName {
         let parts = RangeText::split(text);

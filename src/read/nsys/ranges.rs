@@ -167,15 +167,11 @@ impl Sink for Part {
         let Some(thread) = self.skipped.owner(cells.int(THREAD)) else {
             return;
         };
-        // Nearly all texts are UTF-8, and checking is much faster than replacing.
         let (text, name) = match Self::text(cells) {
             Ok(Some(id)) => (PartText::Registered(self.ids.number(id)), None),
             Ok(None) => (PartText::Written(self.texts.intern("")), None),
             Err(bytes) => {
-                let name = match std::str::from_utf8(bytes) {
-                    Ok(text) => RangeName::split(text, &mut self.texts),
-                    Err(_) => RangeName::split(&String::from_utf8_lossy(bytes), &mut self.texts),
-                };
+                let name = RangeName::of_bytes(bytes, &mut self.texts);
                 (PartText::Written(name.text), Some(name))
             }
         };

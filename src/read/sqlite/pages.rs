@@ -411,20 +411,9 @@ impl<'a> Row<'a> {
             return ValueRef::Null;
         };
         let rest = self.record.get(at as usize..).unwrap_or_default();
-        let integer = |value: Option<i64>| value.map_or(ValueRef::Null, ValueRef::Integer);
         match kind {
             0 => ValueRef::Null,
-            1 => integer(array(rest, 0).map(|b| i64::from(i8::from_be_bytes(b)))),
-            2 => integer(array(rest, 0).map(|b| i64::from(i16::from_be_bytes(b)))),
-            3 => integer(
-                array(rest, 0).map(|[a, b, c]| i64::from(i32::from_be_bytes([a, b, c, 0]) >> 8)),
-            ),
-            4 => integer(array(rest, 0).map(|b| i64::from(i32::from_be_bytes(b)))),
-            5 => integer(
-                array(rest, 0)
-                    .map(|[a, b, c, d, e, f]| i64::from_be_bytes([a, b, c, d, e, f, 0, 0]) >> 16),
-            ),
-            6 => integer(array(rest, 0).map(i64::from_be_bytes)),
+            1..=6 => integer(rest, length(kind) as usize).map_or(ValueRef::Null, ValueRef::Integer),
             7 => array(rest, 0).map_or(ValueRef::Null, |b| ValueRef::Real(f64::from_be_bytes(b))),
             8 => ValueRef::Integer(0),
             9 => ValueRef::Integer(1),
@@ -438,6 +427,20 @@ impl<'a> Row<'a> {
             }
         }
     }
+}
+
+/// A big-endian integer of one to eight bytes with a sign. Lengths vary from value to value, so there is
+/// no branch for each: eight bytes are read where the record has them.
+#[inline]
+fn integer(bytes: &[u8], length: usize) -> Option<i64> {
+    let eight = array(bytes, 0).or_else(|| {
+        let mut eight = [0; 8];
+        eight
+            .get_mut(..length)?
+            .copy_from_slice(bytes.get(..length)?);
+        Some(eight)
+    })?;
+    Some(i64::from_be_bytes(eight) >> (64 - 8 * length))
 }
 
 /// The length of a value in bytes, by its serial type.
