@@ -216,11 +216,14 @@ pub(super) fn maker(base: &str, triton: bool) -> Option<Maker> {
     if is_xla(&path) {
         return Some(Maker::Xla);
     }
-    let named = NAMES.iter().find(|(name, _)| {
-        let mut inside = path.match_indices(name).map(|(at, _)| &path[..at]);
-        path.starts_with(name)
-            || name.ends_with("::") && inside.any(|before| before.ends_with("::"))
-            || !name.ends_with("::") && leaf.starts_with(name)
+    // The name from each of its namespaces on.
+    let inside = path
+        .match_indices("::")
+        .filter_map(|(at, sign)| path.get(at + sign.len()..));
+    let parts: Vec<&str> = std::iter::once(path.as_str()).chain(inside).collect();
+    let named = NAMES.iter().find(|(name, _)| match name.ends_with("::") {
+        true => parts.iter().any(|part| part.starts_with(name)),
+        false => path.starts_with(name) || leaf.starts_with(name),
     });
     if let Some((_, maker)) = named {
         return Some(*maker);
