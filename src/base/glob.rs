@@ -18,6 +18,11 @@ impl Glob {
         &self.0
     }
 
+    /// How every name begins that matches.
+    pub fn start(&self) -> &str {
+        self.0.split('*').next().unwrap_or_default()
+    }
+
     /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         let Some((first, parts)) = self.0.split_once('*') else {

@@ -172,7 +172,9 @@ pub(crate) fn names(tags: &[Tag<'_>]) -> BTreeSet<String> {
             let before = |n: usize| at.checked_sub(n).and_then(|at| tokens.get(at));
             let after = |n: usize| tokens.get(at + n);
             let Some(word) = token.word().filter(|word| {
-                !KEYWORDS.contains(&word.to_ascii_lowercase().as_str())
+                !KEYWORDS
+                    .iter()
+                    .any(|keyword| keyword.eq_ignore_ascii_case(word))
                     && !loops.iter().flatten().any(|variable| variable == word)
             }) else {
                 continue;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
+
 use super::expr::{Expr, FOUND, Let, Name, Uses};
 use crate::base::cel::{self, NameResolver, Type};
 use crate::base::suggest::did_you_mean;
@@ -9,11 +11,34 @@ use crate::facts::{Fact, MemberKind};
 
 pub use crate::base::cel::{Mistake, NoName};
 
+/// The facts that rules may use, by name.
+#[derive(Debug, Default)]
+pub struct FactsByName<'a>(FxHashMap<&'a str, &'a Fact>);
+
+impl<'a> FactsByName<'a> {
+    /// All of these facts.
+    pub fn new(facts: &'a [Fact]) -> FactsByName<'a> {
+        FactsByName(facts.iter().map(|fact| (fact.name, fact)).collect())
+    }
+
+    /// The fact of a name.
+    pub fn get(&self, name: &str) -> Option<&'a Fact> {
+        self.0.get(name).copied()
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = self.0.values().map(|fact| fact.name).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
 /// The names an expression or a sentence of one rule may use.
 #[derive(Debug)]
 pub struct KnownNames<'a> {
-    /// Known facts, sorted by name.
-    pub facts: &'a [Fact],
+    /// Known facts.
+    pub facts: &'a FactsByName<'a>,
     /// Kind of member that the rule is evaluated on.
     pub kind: MemberKind,
     /// Params of the rule with their types.
@@ -48,15 +73,10 @@ impl KnownNames<'_> {
             "found" => (FOUND.iter())
                 .find(|(known, ..)| *known == name && self.found)
                 .map(|(known, ty, _)| (Name::Found(known), *ty)),
-            _ => (self.fact(name))
+            _ => (self.facts.get(name))
                 .filter(|_| self.kind.prefixes().contains(&prefix))
                 .map(|fact| (Name::Fact(fact.name), fact.ty)),
         }
-    }
-
-    fn fact(&self, name: &str) -> Option<&Fact> {
-        let at = self.facts.binary_search_by(|f| f.name.cmp(name));
-        at.ok().and_then(|at| self.facts.get(at))
     }
 
     /// The reason why a name is unknown.
@@ -87,15 +107,16 @@ impl KnownNames<'_> {
 
     fn missing_fact(&self, name: &str) -> String {
         let available = self.kind.prefixes();
-        if self.fact(name).is_some() {
+        if self.facts.get(name).is_some() {
             return format!(
                 "`{name}` is not available to a rule over {}; it has {}",
                 self.kind.word(),
                 available.join(", ")
             );
         }
-        let usable = |f: &&Fact| available.iter().any(|p| has_prefix(f.name, p));
-        let near = did_you_mean(name, self.facts.iter().filter(usable).map(|f| f.name));
+        let mut usable = self.facts.names();
+        usable.retain(|fact| available.iter().any(|prefix| has_prefix(fact, prefix)));
+        let near = did_you_mean(name, usable);
         format!("unknown fact `{name}`{near}")
     }
 }
@@ -121,7 +142,7 @@ impl NameResolver for KnownNames<'_> {
 
     fn values(&self, name: &Name) -> &'static [&'static str] {
         match name {
-            Name::Fact(name) => self.fact(name).map_or(&[], |fact| fact.values()),
+            Name::Fact(name) => self.facts.get(name).map_or(&[], |fact| fact.values()),
             _ => &[],
         }
     }

@@ -17,8 +17,9 @@ pub struct RuleFile {
     pub source: Arc<Source>,
     /// Whether the rule is embedded in the program.
     pub builtin: bool,
-    /// Whether the tests were cut off the text: missing tests are no error, edits are not tried, and the
-    /// template engine does not parse the sentences.
+    /// Whether the tests were cut off the text, because those of this crate have run them and checked the file: keys
+    /// and values are not checked again, unused names are not looked for, edits are not tried, and the template engine
+    /// does not parse the sentences.
     pub untested: bool,
 }
 

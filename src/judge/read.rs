@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::toml::de::DeValue;
 
-use super::check::{self, KnownNames, Mistake};
+use super::check::{self, FactsByName, KnownNames, Mistake};
 use super::edit::{self, RuleEdit};
 use super::expr::{Expr, Let, Type};
 use super::keys::KEYS;
@@ -19,7 +19,7 @@ use crate::base::cel::FUNCTIONS;
 use crate::base::diag::{Complaint, Complaints};
 use crate::base::glob::Glob;
 use crate::base::toml::{self, At, Table};
-use crate::facts::{Fact, MemberKind, Value};
+use crate::facts::{MemberKind, Value};
 
 pub(super) const SAVINGS: [(SavingKind, &str); 3] = [
     (SavingKind::Gpu, "gpu"),
@@ -37,7 +37,11 @@ pub(super) const MAX_FIXES: usize = 16;
 /// Tests of one rule.
 pub(super) const MAX_CASES: usize = 256;
 /// Reads one rule file; `None` after complaints.
-pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> Option<Rule> {
+pub(super) fn rule(
+    file: &RuleFile,
+    facts: &FactsByName<'_>,
+    complaints: &Complaints,
+) -> Option<Rule> {
     let own = Complaints::new();
     let reader = RuleReader {
         file,
@@ -54,7 +58,7 @@ pub(super) fn rule(file: &RuleFile, facts: &[Fact], complaints: &Complaints) -> 
 
 pub(super) struct RuleReader<'a> {
     pub(super) file: &'a RuleFile,
-    pub(super) facts: &'a [Fact],
+    pub(super) facts: &'a FactsByName<'a>,
     complaints: &'a Complaints,
 }
 
@@ -71,7 +75,9 @@ impl RuleReader<'_> {
             return None;
         }
         let root = document.root();
-        root.check(KEYS, &[]);
+        if !self.file.untested {
+            root.check(KEYS, &[]);
+        }
         let title = root.get_str("title");
         let severity = root.get_word("severity", &Severity::ALL);
         let confidence = root.get_word("confidence", &Confidence::ALL);
@@ -149,7 +155,7 @@ impl RuleReader<'_> {
             lets,
             tests,
         };
-        if all_known && self.complaints.is_empty() {
+        if all_known && self.complaints.is_empty() && !self.file.untested {
             self.unused(&root, &rule);
         }
         Some(rule)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
+use super::check::FactsByName;
 use super::examples::{check_examples, span};
 use super::expr::Type;
 use super::load::{self, RuleFile};
@@ -102,8 +103,7 @@ impl RuleSet {
             return (RuleSet::default(), Vec::new());
         }
         let (unique, duplicates) = unique(files, complaints);
-        let mut facts = facts.to_vec();
-        facts.sort_by_key(|fact| fact.name);
+        let facts = FactsByName::new(facts);
         let rule = |file: &&RuleFile| read::rule(file, &facts, complaints);
         let mut rules: Vec<Rule> = unique.par_iter().filter_map(rule).collect();
         let duplicates = duplicates.par_iter().filter_map(rule).collect();
@@ -339,7 +339,8 @@ fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
                 // Findings of one rule can have one repair.
                 let may_be_own = key == ALSO_FIXES;
                 let fits = |id: &str| may_be_own || id != rule.id;
-                if ids.iter().any(|id| glob.matches(id) && fits(id)) {
+                let mut named = matching(ids, glob).filter_map(|at| ids.get(at));
+                if named.any(|id| fits(id)) {
                     continue;
                 }
                 let others = ids.iter().filter(|id| fits(id));
@@ -366,16 +367,23 @@ fn complain_about(rule: &Rule, key: &str, text: &str, title: String, complaints:
 
 /// Complains about rules that override each other in a circle: none of them would ever report anything.
 fn check_circles(rules: &[Rule], complaints: &Complaints) {
-    let has_relations = |rule: &Rule| !(rule.supersedes.is_empty() && rule.unless.is_empty());
-    let overridden_by = |by: &Rule| -> Vec<usize> {
-        let each = rules.iter().enumerate();
-        // Without relations of its own a rule can only be overridden by one that has some.
-        each.filter(|(_, rule)| has_relations(by) || has_relations(rule))
-            .filter(|(_, rule)| overrides(by, rule))
-            .map(|(index, _)| index)
-            .collect()
+    let ids: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+    let mut edges: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
+    let mut edge = |by: usize, rule: usize| {
+        if by != rule
+            && let Some(edges) = edges.get_mut(by)
+        {
+            edges.push(rule);
+        }
     };
-    let edges: Vec<Vec<usize>> = rules.iter().map(overridden_by).collect();
+    for (at, rule) in rules.iter().enumerate() {
+        for glob in &rule.supersedes {
+            matching(&ids, glob).for_each(|other| edge(at, other));
+        }
+        for glob in &rule.unless {
+            matching(&ids, glob).for_each(|other| edge(other, at));
+        }
+    }
     for circle in circles(&edges) {
         let members: Vec<&Rule> = circle.iter().filter_map(|at| rules.get(*at)).collect();
         for rule in &members {
@@ -387,6 +395,16 @@ fn check_circles(rules: &[Rule], complaints: &Complaints) {
             complaints.push(Complaint::error(&rule.source, 0..0, title, "").with_help(help));
         }
     }
+}
+
+/// Where the ids that a pattern matches stand among sorted ids.
+fn matching<'a>(ids: &'a [&str], glob: &'a Glob) -> impl Iterator<Item = usize> + 'a {
+    let from = ids.partition_point(|id| *id < glob.start());
+    let same_start =
+        (ids.iter().enumerate().skip(from)).take_while(|(_, id)| id.starts_with(glob.start()));
+    same_start
+        .filter(|(_, id)| glob.matches(id))
+        .map(|(at, _)| at)
 }
 
 /// The strongly connected components of several nodes, each sorted (Kosaraju's algorithm).

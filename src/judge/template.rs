@@ -606,6 +606,7 @@ impl Branch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::check::FactsByName;
     use super::*;
     use crate::facts::MemberKind;
     use std::collections::BTreeSet;
@@ -627,7 +628,7 @@ mod tests {
     #[test]
     fn calls_and_endless_tags_are_refused_in_sentences() {
         let vocabulary = KnownNames {
-            facts: &[],
+            facts: &FactsByName::default(),
             kind: MemberKind::Site,
             params: &BTreeMap::new(),
             lets: &[],

@@ -86,8 +86,8 @@ impl RuleReader<'_> {
         let missing = table.get_str_list("skipped");
         for name in &missing {
             let found = FOUND.iter().any(|(n, ..)| *n == name.value);
-            if !found && !self.facts.iter().any(|f| f.name == name.value) {
-                let near = did_you_mean(name.value, self.facts.iter().map(|f| f.name));
+            if !found && self.facts.get(name.value).is_none() {
+                let near = did_you_mean(name.value, self.facts.names());
                 let title = format!("unknown fact `{}`{near}", name.value);
                 table.complain(name.span.clone(), title, "");
             }
@@ -150,7 +150,7 @@ impl RuleReader<'_> {
             return;
         };
         if let Value::Str(word) = &typed
-            && let Some(fact) = self.facts.iter().find(|fact| fact.name == name)
+            && let Some(fact) = self.facts.get(name)
             && let Some((title, label)) = cel::unknown_value(word, fact.values())
         {
             table.complain(value.span(), title, label);

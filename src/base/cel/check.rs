@@ -1,5 +1,6 @@
 //! Resolves names and checks types: turns a syntax tree into a [`Tree`].
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::syntax::{Ast, AstKind};
@@ -26,12 +27,14 @@ const MACROS: [(&str, Macro); 5] = [
 /// An expression and its type; `None` after a mistake was recorded.
 type Typed<N> = Option<(Tree<N>, Type)>;
 
-/// Checks a syntax tree.
+/// Checks the syntax tree of a text.
 pub(super) fn check<N: NameResolver>(
+    source: &str,
     ast: &Ast<'_>,
     names: &N,
 ) -> Result<Checked<N::Name>, Vec<Mistake>> {
     let mut checker = Checker {
+        source,
         names,
         mistakes: Vec::new(),
         used: Vec::new(),
@@ -49,6 +52,7 @@ pub(super) fn check<N: NameResolver>(
 }
 
 struct Checker<'a, N: NameResolver> {
+    source: &'a str,
     names: &'a N,
     mistakes: Vec<Mistake>,
     used: Vec<N::Name>,
@@ -183,8 +187,8 @@ impl<'a, N: NameResolver> Checker<'a, N> {
         }
         let whole = segments.len() == 1 || self.names.is_whole(first);
         let taken = segments.get(..if whole { 1 } else { 2 })?;
-        let words: Vec<&str> = taken.iter().map(|(word, _)| *word).collect();
-        let (name, at) = (words.join("."), taken.last()?.1.clone());
+        let at = taken.last()?.1.clone();
+        let name = self.written(taken, root.start..at.end);
         let (found, mut ty) = match self.names.find(&name) {
             Ok(found) => found,
             Err(why) => return self.no_name(&at, why),
@@ -200,6 +204,18 @@ impl<'a, N: NameResolver> Checker<'a, N> {
             node = select(node, at.clone(), key, end.clone());
         }
         Some((node, ty))
+    }
+
+    /// Words with dots between them, which stand in this range, perhaps with blanks.
+    fn written(&self, words: &[(&'a str, Range<usize>)], at: Range<usize>) -> Cow<'a, str> {
+        let length: usize = words.iter().map(|(word, _)| word.len() + 1).sum();
+        match self.source.get(at.clone()) {
+            Some(text) if at.len() + 1 == length => Cow::Borrowed(text),
+            _ => {
+                let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                Cow::Owned(words.join("."))
+            }
+        }
     }
 
     /// A field of an operand that is not a name.

@@ -338,7 +338,7 @@ pub fn check<N: NameResolver>(source: &str, names: &N) -> Result<Checked<N::Name
         return Err(whole(source, title));
     }
     let ast = syntax::parse(source).map_err(|mistake| vec![mistake])?;
-    check::check(&ast, names)
+    check::check(source, &ast, names)
 }
 
 /// A single mistake that spans a whole expression.

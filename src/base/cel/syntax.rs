@@ -71,6 +71,15 @@ const SIGNS: [&str; 27] = [
     "(", ")", "[", "]", "{", "}", "=", "&", "|",
 ];
 
+/// The sign at the start of a text.
+fn sign_at(text: &[u8]) -> Option<&'static str> {
+    let first = text.first()?;
+    let mut candidates = (SIGNS.iter()).filter(|sign| sign.as_bytes().first() == Some(first));
+    candidates
+        .find(|sign| text.starts_with(sign.as_bytes()))
+        .copied()
+}
+
 /// Operators of other languages, with their equivalents.
 const SLIPS: [(&str, &str); 7] = [
     ("=", "to compare, write `==`"),
@@ -167,22 +176,17 @@ impl<'s> Parser<'s> {
     fn advance(&mut self) -> Result<(), Mistake> {
         self.before = self.at.clone();
         loop {
-            let rest = self.rest();
-            let blanks = rest.len() - rest.trim_start().len();
-            self.from += blanks;
+            self.from = self.source.len() - self.rest().trim_start().len();
             if !self.rest().starts_with("//") {
                 break;
             }
             self.from += self.rest().find('\n').unwrap_or(self.rest().len());
         }
         let (start, rest) = (self.from, self.rest());
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let length = rest.find(|c| !word(c)).unwrap_or(rest.len());
+        let word = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_';
+        let length = rest.bytes().take_while(word).count();
         let first = rest.chars().next();
-        let quoted = rest
-            .get(length..)
-            .unwrap_or_default()
-            .starts_with(['"', '\'']);
+        let quoted = matches!(rest.as_bytes().get(length), Some(b'"' | b'\''));
         self.token = match first {
             None => Token::End,
             Some('"' | '\'') => Token::Str(self.string(false)?),
@@ -197,11 +201,11 @@ impl<'s> Parser<'s> {
             }
             Some(c) if c.is_ascii_digit() => self.number()?,
             Some('.') if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => self.number()?,
-            Some(c) if word(c) => {
+            Some(_) if length > 0 => {
                 self.from += length;
                 Token::Word(rest.get(..length).unwrap_or_default())
             }
-            Some(c) => match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            Some(c) => match sign_at(rest.as_bytes()) {
                 Some(sign) => {
                     self.from += sign.len();
                     Token::Sign(sign)
