@@ -465,7 +465,7 @@ fn span(report: &Report) -> String {
     let Some(step) = s.step_ns.filter(|_| s.steps > 0) else {
         return match named {
             Some(range) => format!("{window} analyzed inside `{range}`"),
-            None => format!("{window} analyzed, no steps"),
+            None => format!("{window} analyzed, no steps{}", left_out_before(report)),
         };
     };
     // Steps that are ranges of this name say so themselves.
@@ -500,6 +500,17 @@ fn span(report: &Report) -> String {
     } else {
         format!("{window} analyzed, {steps}")
     }
+}
+
+/// The time before the first kernel where it is much and no steps show whether it comes again.
+fn left_out_before(report: &Report) -> String {
+    /// Share of what was recorded.
+    const MUCH: f64 = 0.25;
+    let before = report.setup.ns as f64;
+    if before < MUCH * (before + report.summary.window_ns as f64) {
+        return String::new();
+    }
+    format!(" (the {} before the first kernel are left out)", ns(before))
 }
 
 /// Whether recording made a step of `step` ns longer than the ones `before`, as the rule `profile/recording-slows` asks:

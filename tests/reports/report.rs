@@ -564,6 +564,17 @@ fn setup_has_no_saving() {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(!text.contains("first launch took"));
+    // Without steps, nothing shows whether it comes again.
+    assert!(!text.contains("steady-state"));
+    assert!(
+        text.contains(
+            "50.0 ms analyzed, no steps (the 900 ms before the first kernel are left out)"
+        )
+    );
+    for (ns, told) in [(16_600_000, false), (16_700_000, true)] {
+        s.costed.run.window.setup.ns = ns;
+        assert_eq!(s.markdown().contains("are left out)"), told, "{ns}");
+    }
 }
 
 #[test]
