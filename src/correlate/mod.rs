@@ -53,6 +53,7 @@ mod tests;
 use args::Arguments;
 use attribution::KernelOrigins;
 use exclusions::Exclusions;
+pub(crate) use first_calls::DriverTime;
 pub use host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
 pub(crate) use host_samples::name_of;
 pub use host_samples::{Alignment, add_host_samples};
@@ -136,6 +137,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     );
     let exclusions = Exclusions::decide(&profile, &mut steps, work_launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
+    let first_calls = first_calls::slow_first_calls(&profile, &texts, &steps);
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
         || {
@@ -144,7 +146,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
                 work_calls: &work_calls,
                 data_loading: &marked.data_loading,
                 compiling: &marked.compiling,
-                first_calls: &marked.first_calls,
+                first_calls: &first_calls,
                 excluded: &exclusions.times,
                 steps: &exclusions.steps,
                 step_count: analysed,
@@ -309,7 +311,6 @@ struct MarkedRanges {
     data_loading: Vec<RangeId>,
     /// `torch.compile` worked.
     compiling: Vec<RangeId>,
-    first_calls: Vec<RangeId>,
     /// The closed ranges of the user that have a length.
     of_user: Vec<RangeId>,
 }
@@ -329,7 +330,6 @@ impl MarkedRanges {
         MarkedRanges {
             data_loading: ids(|meaning| matches!(meaning.what, RangeClass::DataLoading)),
             compiling: ids(|meaning| matches!(meaning.what, RangeClass::Compiling)),
-            first_calls: first_calls::slow_first_calls(profile, texts),
             of_user: of_user.map(|(id, ..)| id).collect(),
         }
     }

@@ -655,30 +655,6 @@ fn a_slow_first_iteration_with_the_same_work_is_not_analysed() {
 }
 
 #[test]
-fn idle_time_in_a_slow_first_call_is_set_up() {
-    const MS: i64 = 1_000_000;
-    let set_up = |lengths: &[i64]| {
-        let mut b = ProfileBuilder::new();
-        let mut at = 0;
-        b.launch(at);
-        for length in lengths {
-            b.range("aten::conv2d, op_id = 1", at + 1_000, at + 1_000 + length);
-            b.launch(at + length);
-            at += length + 20_000;
-        }
-        b.run().window.setup.loading_ns / MS
-    };
-    assert_eq!(set_up(&[90 * MS, MS, MS, MS]), 89);
-    assert_eq!(set_up(&[90 * MS, 9 * MS, 9 * MS, 9 * MS]), 0);
-    assert_eq!(set_up(&[90 * MS, MS]), 0, "too few calls");
-    // A slow call that is not the first one is a pause of the program.
-    assert_eq!(set_up(&[MS, 90 * MS, MS, MS]), 0);
-    // What comes again and again is no start.
-    assert_eq!(set_up(&[90 * MS, 80 * MS, MS, MS, MS, MS]), 89);
-    assert_eq!(set_up(&[90 * MS, MS, MS, MS, 80 * MS, MS]), 0);
-}
-
-#[test]
 fn correlation_is_deterministic() {
     let build = || {
         let mut b = ProfileBuilder::new();

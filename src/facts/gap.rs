@@ -12,7 +12,7 @@ use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, LongGap, Subject, facts, median};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{
-    Activity, DeviceTimeline, Direction, GapCause, HostParts, OpName, Run, SiteId, StepId,
+    Activity, DeviceTimeline, Direction, Gap, GapCause, HostParts, OpName, Run, SiteId, StepId,
     readable_name,
 };
 use crate::cost::{Costed, Family};
@@ -84,14 +84,17 @@ pub(super) struct GapGroup {
     pub(super) long_gaps: Vec<LongGap>,
     /// Time of the copies from host memory that ended its gaps, while no kernel ran.
     pub(super) copy_ns: f64,
-    /// One of several steps holds most of the time.
+    /// One of several steps holds most of the time, or each has some.
     in_one_step: bool,
+    in_each_step: bool,
     /// The part before kernels of collectives and of the optimizer.
     beside_model_ns: f64,
     /// The part behind waits in which the host had gone on to launch, but was not ahead again.
     pub(super) catch_up_ns: f64,
-    /// The part inside first calls of operators with their arguments, which later calls do not take.
+    /// The part inside first calls of operators with their arguments, which later calls do not take; and that in
+    /// those that loaded code.
     first_calls_ns: f64,
+    first_loads_ns: f64,
     /// What the launching threads did, and the part of that time that recording cannot explain.
     host: HostParts,
     host_reliable_share: f64,
@@ -140,6 +143,7 @@ struct Lengths {
     beside_model: i64,
     catch_up: i64,
     first_calls: i64,
+    first_loads: i64,
     /// Time per step that the work after the gap belongs to.
     steps: FxHashMap<Option<StepId>, i64>,
     /// Time per operator around the blamed calls, and per outermost one.
@@ -197,6 +201,7 @@ impl Lengths {
         self.beside_model += other.beside_model;
         self.catch_up += other.catch_up;
         self.first_calls += other.first_calls;
+        self.first_loads += other.first_loads;
         merge(&mut self.steps, other.steps);
         merge(&mut self.around, other.around);
         merge(&mut self.outer, other.outer);
@@ -306,10 +311,8 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.host_reliable += gap.reliable_ns;
             }
             let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
-            *lengths
-                .steps
-                .entry(link.and_then(|link| link.step))
-                .or_default() += gap.reliable_ns;
+            let step = link.map_or_else(|| step_of_launch(run, gap), |link| link.step);
+            *lengths.steps.entry(step).or_default() += gap.reliable_ns;
             let site = link.and_then(|link| link.site);
             if site.is_some_and(|site| is_beside_model(costed, site)) {
                 lengths.beside_model += gap.reliable_ns;
@@ -318,8 +321,9 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             if behind_wait && !gap.after_wait {
                 lengths.catch_up += gap.reliable_ns;
             }
-            if first_shapes.explain(run, gap) {
+            if let Some(first) = first_shapes.around(run, gap) {
                 lengths.first_calls += gap.reliable_ns;
+                lengths.first_loads += if first.loads { gap.reliable_ns } else { 0 };
             }
             *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
             let short_calls = lengths.short_calls.entry(activity.short_calls);
@@ -387,6 +391,7 @@ fn group(
     let inside = lengths.inside(run);
     let half = lengths.ns() / 2;
     let in_one_step = is_in_one_step(run, &lengths);
+    let in_each_step = is_in_each_step(run, &lengths);
     let main = |times: FxHashMap<Option<StrId>, i64>| {
         let mut most = times.into_iter().filter(|(_, ns)| *ns > half);
         most.find_map(|(text, _)| text)
@@ -404,9 +409,11 @@ fn group(
         at_end: lengths.at_end > half,
         long_gaps,
         in_one_step,
+        in_each_step,
         beside_model_ns: lengths.beside_model as f64,
         catch_up_ns: lengths.catch_up as f64,
         first_calls_ns: lengths.first_calls as f64,
+        first_loads_ns: lengths.first_loads as f64,
         host_reliable_share: lengths.host_reliable as f64 / lengths.host.ns.max(1) as f64,
         host: lengths.host,
         ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
@@ -452,6 +459,26 @@ fn is_in_one_step(run: &Run, lengths: &Lengths) -> bool {
     // Time outside of steps is time that the step does not have.
     let in_steps = counted as f64 / lengths.ns().max(1) as f64;
     analyzed.nth(FEWEST_STEPS - 1).is_some() && most * in_steps > ONE_STEP * sum
+}
+
+/// The step in which the work behind a gap was launched.
+fn step_of_launch(run: &Run, gap: &Gap) -> Option<StepId> {
+    let launch = gap.launch(&run.profile)?;
+    let process = run.profile.process_of(launch.thread)?;
+    let steps = run.process_steps.get(process.idx())?;
+    let after = steps.partition_point(|(span, _)| span.start <= launch.span.start);
+    let (span, step) = steps.get(after.checked_sub(1)?)?;
+    span.contains(launch.span.start).then_some(*step)
+}
+
+/// Whether there are several analyzed steps, and each has some of the time of a group.
+fn is_in_each_step(run: &Run, lengths: &Lengths) -> bool {
+    let steps = (run.steps.iter().enumerate()).filter(|(_, step)| !step.warmup);
+    let has_some = |at: usize| lengths.steps.contains_key(&Some(StepId::new(at)));
+    let (all, with) = steps.fold((0, 0), |(all, with), (at, _)| {
+        (all + 1, with + usize::from(has_some(at)))
+    });
+    all > 1 && with == all
 }
 
 /// The operator that launched a kernel; none for a kernel that a CUDA graph replays.
@@ -541,9 +568,13 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     /// Share of its time in pauses of a millisecond or more inside the first call of an operator with its
     /// arguments, which takes ten times as long as later ones: libraries choose and load their kernels then
     "gap.first_call_share": DOUBLE => |g| Answer::share(g.group.first_calls_ns, g.group.time_ns),
+    /// The part of `gap.first_call_share` in calls of which the driver takes a fifth or more: code is loaded then
+    "gap.first_load_share": DOUBLE => |g| Answer::share(g.group.first_loads_ns, g.group.time_ns),
     /// One of three or more analyzed steps holds two thirds of the idle time or more: it does not happen in
     /// each step
     "gap.in_one_step": BOOL => |g| g.group.in_one_step,
+    /// There are two or more analyzed steps, and each of them has some of the idle time
+    "gap.in_each_step": BOOL => |g| g.group.in_each_step,
     /// Idle time as a share of its device's window
     "gap.window_share": DOUBLE => |g| Answer::share(g.group.time_ns, g.group.window_ns),
     /// The host call that caused most of the idle time
