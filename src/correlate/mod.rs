@@ -8,6 +8,7 @@ use crate::profile::{CallId, Profile, RangeId, RangeKind, Span, Strings};
 
 pub(crate) mod args;
 mod attribution;
+mod clock_offset;
 mod exclusions;
 mod first_calls;
 mod fwd_bwd_pairs;
@@ -120,6 +121,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             texts
         },
     );
+    let launches = match clock_offset::correct(&mut profile, &launches, &work_calls) {
+        true => launches::launches(&profile),
+        false => launches,
+    };
     let graph_calls: Vec<Option<CallId>> = (profile.graphs.iter())
         .map(|graph| work_calls.get(graph.process, graph.correlation))
         .collect();

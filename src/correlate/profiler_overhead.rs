@@ -246,7 +246,9 @@ pub(crate) fn waited_share(
         if kernel.span.ns() >= LONG_KERNEL_NS {
             long += 1;
             let end = kernel.span.end.saturating_sub(CLOCK_SLACK_NS);
-            waited += usize::from(call.span.end >= end);
+            // What begins before its call tells nothing of when it ended.
+            let possible = kernel.span.start >= call.span.start;
+            waited += usize::from(possible && call.span.end >= end);
         }
     }
     (long >= ENOUGH_KERNELS).then(|| waited as f64 / long as f64)
