@@ -311,6 +311,10 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     /// Stride of a convolution, the largest of its dimensions
     "site.stride": INT needs SHAPES of CONV =>
         |s| s.conv().map(|c| c.stride).filter(|stride| *stride > 0),
+    /// Whether a convolution is a transposed one
+    "site.transposed": BOOL needs SHAPES of CONV => |s| s.conv().map(|c| c.transposed),
+    /// Input positions per image
+    "site.in_spatial": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.in_spatial),
     /// Output positions per image
     "site.out_spatial": INT needs SHAPES of CONV => |s| s.conv().map(|c| c.out_spatial),
     /// Query heads
