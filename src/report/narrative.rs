@@ -21,6 +21,8 @@ pub(super) const NO_WORK: &str = "profile/no-work";
 pub(super) const SHORT_CAPTURE: &str = "profile/short-capture";
 /// The rule about steps of different length.
 pub(super) const UNEVEN_STEPS: &str = "profile/uneven-steps";
+/// The rule about steps that recording made longer.
+pub(super) const RECORDING_SLOWS: &str = "profile/recording-slows";
 
 /// The effect of a suppression, for the list of suppressions.
 pub(super) fn suppression(state: &str, findings: u64) -> String {

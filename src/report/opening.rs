@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::basis::{Amount, Basis, Whole, amount};
 use super::narrative::{
-    NO_WORK, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
+    NO_WORK, RECORDING_SLOWS, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
 };
 use super::{
     FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepRow, StepsFrom, Summary,
@@ -486,7 +486,7 @@ fn span(report: &Report) -> String {
         None => ns(step),
     };
     let before = s.unrecorded_step_ns.filter(|_| s.host_step_ns.is_none());
-    let unrecorded = before.filter(|before| is_made_longer(step, *before, s.busy_share));
+    let unrecorded = before.filter(|_| has(report, RECORDING_SLOWS));
     let unrecorded = unrecorded.map_or(String::new(), |before| {
         format!(" ({} without recording)", ns(before))
     });
@@ -511,14 +511,6 @@ fn left_out_before(report: &Report) -> String {
         return String::new();
     }
     format!(" (the {} before the first kernel are left out)", ns(before))
-}
-
-/// Whether recording made a step of `step` ns longer than the ones `before`, as the rule `profile/recording-slows` asks:
-/// the host limits it, and had not queued its work ahead.
-fn is_made_longer(step: f64, before: f64, busy_share: f64) -> bool {
-    const SLOWER: f64 = 1.15;
-    const IDLE: f64 = 0.15;
-    step >= SLOWER * before && busy_share <= 1.0 - IDLE
 }
 
 /// The shortest and the longest step, in ns, where a mean would stand for neither.
@@ -820,16 +812,4 @@ fn named(gone: &[GoneFinding]) -> String {
 fn suppressed(report: &Report) -> Option<String> {
     let (what, verb) = hidden_count(report, HiddenReason::Suppressed, "finding")?;
     Some(format!("{what} {verb} suppressed by the configuration."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recording_makes_steps_longer_that_the_host_limits() {
-        assert!(is_made_longer(23.0, 20.0, 0.85));
-        assert!(!is_made_longer(22.9, 20.0, 0.85));
-        assert!(!is_made_longer(400.0, 20.0, 0.86));
-    }
 }

@@ -415,6 +415,31 @@ fn untrusted_idle_gives_no_step_time_saving() {
 }
 
 #[test]
+fn steps_without_recording_are_named_where_recording_slowed_them() {
+    let mut s = sample();
+    s.costed.run.steps = (0..5)
+        .map(|number| Step {
+            number,
+            span: Span {
+                start: 10_000_000 * number as i64,
+                end: 10_000_000 * (number as i64 + 1),
+            },
+            gpu: None,
+            warmup: false,
+        })
+        .collect();
+    s.costed.run.profile.unrecorded.step_ns = Some(8_000_000);
+    assert_eq!(s.report().figures[1], "5 steps of 10.0 ms");
+    let mut slowed = finding(SiteId(0), "Recording made the steps longer", "", 0.0);
+    slowed.rule = "profile/recording-slows".into();
+    s.results.capture.push(slowed);
+    assert_eq!(
+        s.report().figures[1],
+        "5 steps of 10.0 ms (8.00 ms without recording)"
+    );
+}
+
+#[test]
 fn step_time_is_per_step() {
     let mut s = sample();
     let mut other = s.costed.run.timeline.devices[0].clone();
