@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::text as base_text;
 use crate::correlate::{SetUp, StepSource};
 use crate::judge::{Confidence, Edit, Fault, SavingKind, Severity};
 use crate::profile::Switch;
@@ -44,6 +43,7 @@ mod template;
 mod text;
 mod text_table;
 mod timeline;
+mod titles;
 mod user_template;
 mod work_units;
 
@@ -96,34 +96,12 @@ pub use work_units::{UnitKind, WorkUnit};
 impl Report {
     /// Writes the sentences that sum up the report, from everything else in it.
     pub(crate) fn sum_up(&mut self) {
-        tell_apart(&mut self.findings, &mut self.minor);
+        titles::tell_apart(&mut self.findings, &mut self.minor);
         self.verdict = opening::sentences(self);
         self.figures = opening::figures(self);
         self.hidden_notes = opening::hidden_notes(self);
         self.next_notes = opening::next_notes(self);
         self.time_notes = synchronizations::note(self).into_iter().collect();
-    }
-}
-
-/// Adds what they are about to the titles of findings that would read the same.
-fn tell_apart(findings: &mut [FindingReport], minor: &mut [FindingReport]) {
-    /// Characters of a name in a title.
-    const LONGEST: usize = 60;
-    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
-    for finding in findings.iter().chain(minor.iter()) {
-        *uses.entry(finding.title.clone()).or_default() += 1;
-    }
-    for finding in findings.iter_mut().chain(minor) {
-        let name = match finding.subject.as_str() {
-            "" => finding.place.as_str(),
-            subject => subject,
-        };
-        let is_repeated = uses.get(&finding.title).is_some_and(|uses| *uses > 1);
-        if is_repeated && finding.title_suffix.is_empty() && !name.is_empty() {
-            let suffix = format!(": {}", base_text::clip(name, LONGEST));
-            finding.title.push_str(&suffix);
-            finding.title_suffix = suffix;
-        }
     }
 }
 
