@@ -25,12 +25,12 @@ const SPREAD_NS: i64 = 200_000;
 /// A GPU as one process used it.
 type Used = (ProcessId, DeviceId);
 
-/// Moves the times of each GPU whose clock is not that of the host, and notes it. Returns whether there is one.
-pub(super) fn correct(
-    profile: &mut Profile,
+/// The GPUs whose clock is not that of the host, and by how many ns their times must be moved.
+pub(super) fn find(
+    profile: &Profile,
     launches: &[Option<CallId>],
     work_calls: &CorrelationMap<CallId>,
-) -> bool {
+) -> Vec<(Used, i64)> {
     let mut begins = begins(profile, launches);
     let mut ends = waits(profile, work_calls);
     let mut found: Vec<(Used, i64)> = begins
@@ -41,7 +41,12 @@ pub(super) fn correct(
         })
         .collect();
     found.sort_unstable();
-    for (used, ns) in &found {
+    found
+}
+
+/// Moves the times of these GPUs, and notes it.
+pub(super) fn correct(profile: &mut Profile, offsets: &[(Used, i64)]) {
+    for (used, ns) in offsets {
         shift(profile, *used, *ns);
         let ordinal = profile.devices.get(used.1.idx()).map_or(0, |d| d.ordinal);
         let (impossible, moved) = match *ns > 0 {
@@ -56,10 +61,7 @@ pub(super) fn correct(
             ),
         );
     }
-    if !found.is_empty() {
-        sort_kernels(profile);
-    }
-    !found.is_empty()
+    sort_kernels(profile);
 }
 
 /// By how much the times of a GPU must be moved to be possible. `begins`: how long after its call each kernel begins;

@@ -108,10 +108,12 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     host_samples::place_python_samples(&mut profile, &classes);
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
-    let ((launches, work_calls), texts) = rayon::join(
+    let ((mut launches, work_calls, clock_offsets), texts) = rayon::join(
         || {
             let launches = launches::launches(&profile);
-            (launches, launches::work_calls(&profile))
+            let work_calls = launches::work_calls(&profile);
+            let clock_offsets = clock_offset::find(&profile, &launches, &work_calls);
+            (launches, work_calls, clock_offsets)
         },
         || {
             let distinct = RangeTexts::by_ranges(&profile);
@@ -121,10 +123,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             texts
         },
     );
-    let launches = match clock_offset::correct(&mut profile, &launches, &work_calls) {
-        true => launches::launches(&profile),
-        false => launches,
-    };
+    if !clock_offsets.is_empty() {
+        clock_offset::correct(&mut profile, &clock_offsets);
+        launches = launches::launches(&profile);
+    }
     let graph_calls: Vec<Option<CallId>> = (profile.graphs.iter())
         .map(|graph| work_calls.get(graph.process, graph.correlation))
         .collect();
