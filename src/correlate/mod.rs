@@ -144,10 +144,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     );
     let exclusions = Exclusions::decide(&profile, &mut steps, work_launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
-    let first_calls = first_calls::slow_first_calls(&profile, &texts, &steps);
     // The timeline and the attribution do not depend on each other, so they run in parallel.
     let (times, origins) = rayon::join(
         || {
+            let first_calls = first_calls::slow_first_calls(&profile, &texts, &steps);
             let inputs = TimelineInputs {
                 launches: &launches,
                 work_calls: &work_calls,
