@@ -20,10 +20,13 @@ const FEWEST: usize = 2;
 /// have 72 % and more, most of it in a launch or `cudaFree`; a plan that cuDNN makes for new shapes has 0.1 %.
 const LOADING: f64 = 0.2;
 
+/// Shortest call of the driver that may load something; most are launches, of which each takes microseconds.
+const LOADING_NS: i64 = 20_000;
+
 /// The starts and lengths of the calls of each operator of each process.
 type Calls = FxHashMap<(ProcessId, OpNameId), Vec<(i64, i64)>>;
 
-/// When threads were inside calls of the driver that do not wait for the GPU.
+/// When threads were inside calls of the driver that do not wait for the GPU, without the shortest.
 #[derive(Debug, Default)]
 pub(crate) struct DriverTime(FxHashMap<ThreadId, SpanSums>);
 
@@ -37,7 +40,8 @@ impl DriverTime {
                 ApiClass::Sync | ApiClass::CopySync | ApiClass::CopyAsync
             )
         };
-        for call in calls.filter(|call| threads.contains(&call.thread) && !waits(call.class)) {
+        let long = calls.filter(|call| call.span.ns() >= LOADING_NS && !waits(call.class));
+        for call in long.filter(|call| threads.contains(&call.thread)) {
             spans.entry(call.thread).or_default().push(call.span);
         }
         let sums = |spans| SpanSums::of(Span::union(spans).into_iter());
