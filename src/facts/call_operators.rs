@@ -3,7 +3,8 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::enclosing_ops::operator_in;
 use super::gap::held_by_a_call;
@@ -13,8 +14,16 @@ use crate::profile::{ApiClass, CallId, CaptureId, RangeKind, Span, StrId, Thread
 /// The operators around calls, and around captures of copies and memsets into CUDA graphs.
 #[derive(Debug, Default)]
 pub(super) struct CallOperators {
-    calls: FxHashMap<CallId, EnclosingRanges>,
-    captures: FxHashMap<CaptureId, EnclosingRanges>,
+    calls: Enclosed<CallId>,
+    captures: Enclosed<CaptureId>,
+}
+
+/// The operators around some moments. Few sequences of operators are around many moments.
+#[derive(Debug)]
+struct Enclosed<K> {
+    /// Which of the sequences is around a moment.
+    moments: FxHashMap<K, usize>,
+    sequences: IndexMap<Vec<StrId>, EnclosingRanges, FxBuildHasher>,
 }
 
 /// The operators around a host call.
@@ -83,7 +92,7 @@ impl CallOperators {
 
     /// Those around a call.
     pub(super) fn around(&self, call: CallId) -> Option<&EnclosingRanges> {
-        self.calls.get(&call)
+        self.calls.at(call)
     }
 
     /// Those around the call of a copy or memset, or around the capture of one that a CUDA graph replays.
@@ -93,9 +102,27 @@ impl CallOperators {
         call: Option<CallId>,
     ) -> Option<&EnclosingRanges> {
         match captured {
-            Some(capture) => self.captures.get(&capture),
+            Some(capture) => self.captures.at(capture),
             None => self.around(call?),
         }
+    }
+}
+
+impl<K> Default for Enclosed<K> {
+    fn default() -> Self {
+        Enclosed {
+            moments: FxHashMap::default(),
+            sequences: IndexMap::default(),
+        }
+    }
+}
+
+impl<K: Eq + Hash> Enclosed<K> {
+    fn at(&self, moment: K) -> Option<&EnclosingRanges> {
+        let sequence = self.moments.get(&moment)?;
+        self.sequences
+            .get_index(*sequence)
+            .map(|(_, around)| around)
     }
 }
 
@@ -106,13 +133,12 @@ impl CallOperators {
 fn around<K: Eq + Hash>(
     run: &Run,
     moments: impl Iterator<Item = (K, ThreadId, Span)>,
-) -> FxHashMap<K, EnclosingRanges> {
+) -> Enclosed<K> {
     let profile = &run.profile;
-    let mut found = FxHashMap::default();
+    let mut found = Enclosed::default();
     if profile.ranges.is_empty() {
         return found;
     }
-    let mut known: FxHashMap<Vec<StrId>, EnclosingRanges> = FxHashMap::default();
     let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
     let mut ranges = profile.ranges.iter().peekable();
     let mut stack = Vec::new();
@@ -136,7 +162,11 @@ fn around<K: Eq + Hash>(
         let Some(&inner) = stack.first() else {
             continue;
         };
-        let around = known.entry(stack.clone()).or_insert_with(|| {
+        if let Some(known) = found.sequences.get_index_of(&stack) {
+            found.moments.insert(id, known);
+            continue;
+        }
+        let around = {
             let called = |op: &&StrId| {
                 let text = profile.text(**op);
                 text.contains("::") && !text.starts_with("autograd::")
@@ -151,8 +181,9 @@ fn around<K: Eq + Hash>(
                 outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
                 all: stack.as_slice().into(),
             }
-        });
-        found.insert(id, around.clone());
+        };
+        let (new, _) = found.sequences.insert_full(stack.clone(), around);
+        found.moments.insert(id, new);
     }
     found
 }
