@@ -63,6 +63,22 @@ pub(super) fn activities(
     if threads.iter().all(|thread| thread.pauses.is_empty()) {
         return FxHashMap::default();
     }
+    let spans = threads
+        .iter()
+        .map(|thread| thread.pauses.iter().map(|p| p.span).collect());
+    let spans: Vec<Vec<Span>> = spans.collect();
+    let ((), on_cpu) = rayon::join(
+        || name_ranges(profile, &mut threads, steps),
+        || cpu_ops::times(profile, &spans),
+    );
+    let pauses = threads.into_iter().flat_map(|thread| thread.pauses);
+    (pauses.zip(on_cpu.into_iter().flatten()))
+        .map(|(pause, on_cpu)| (pause.key, pause.activity(profile, on_cpu)))
+        .collect()
+}
+
+/// Adds to each pause the ranges in it, and the name of what came next.
+fn name_ranges(profile: &Profile, threads: &mut [ThreadPauses], steps: &[Step]) {
     let steps: FxHashSet<Span> = steps.iter().map(|s| s.span).collect();
     for range in &profile.ranges {
         let Some(ThreadPauses { pauses, at }) = threads.get_mut(range.thread.idx()) else {
@@ -98,15 +114,6 @@ pub(super) fn activities(
             }
         }
     }
-    let spans = threads
-        .iter()
-        .map(|thread| thread.pauses.iter().map(|p| p.span).collect());
-    let spans: Vec<Vec<Span>> = spans.collect();
-    let on_cpu = cpu_ops::times(profile, &spans);
-    let pauses = threads.into_iter().flat_map(|thread| thread.pauses);
-    (pauses.zip(on_cpu.into_iter().flatten()))
-        .map(|(pause, on_cpu)| (pause.key, pause.activity(profile, on_cpu)))
-        .collect()
 }
 
 /// Whether a range is a name that a program gave to a part of its work.

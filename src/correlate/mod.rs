@@ -108,12 +108,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     host_samples::place_python_samples(&mut profile, &classes);
     let mut labels = Strings::default();
     let mut arguments = Arguments::default();
-    let ((mut launches, work_calls, clock_offsets), texts) = rayon::join(
+    let ((mut launches, work_calls), texts) = rayon::join(
         || {
             let launches = launches::launches(&profile);
-            let work_calls = launches::work_calls(&profile);
-            let clock_offsets = clock_offset::find(&profile, &launches, &work_calls);
-            (launches, work_calls, clock_offsets)
+            (launches, launches::work_calls(&profile))
         },
         || {
             let distinct = RangeTexts::by_ranges(&profile);
@@ -123,25 +121,37 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             texts
         },
     );
-    if !clock_offsets.is_empty() {
-        clock_offset::correct(&mut profile, &clock_offsets);
-        launches = launches::launches(&profile);
-    }
     let graph_calls: Vec<Option<CallId>> = (profile.graphs.iter())
         .map(|graph| work_calls.get(graph.process, graph.correlation))
         .collect();
+    let overhead_and_steps = |profile: &Profile, launches: &[Option<CallId>]| {
+        let work = Launches {
+            kernels: launches,
+            graphs: &graph_calls,
+        };
+        rayon::join(
+            || HostOverhead::find(profile, &texts, &arguments, launches),
+            || Steps::read(profile, &texts, work),
+        )
+    };
+    let ((brackets, marked, clock_offsets), (mut overhead, mut steps)) = rayon::join(
+        || {
+            let brackets = FsdpBrackets::read(&profile, &texts);
+            let marked = MarkedRanges::read(&profile, &texts);
+            let clock_offsets = clock_offset::find(&profile, &launches, &work_calls);
+            (brackets, marked, clock_offsets)
+        },
+        || overhead_and_steps(&profile, &launches),
+    );
+    if !clock_offsets.is_empty() {
+        clock_offset::correct(&mut profile, &clock_offsets);
+        launches = launches::launches(&profile);
+        (overhead, steps) = overhead_and_steps(&profile, &launches);
+    }
     let work_launches = Launches {
         kernels: &launches,
         graphs: &graph_calls,
     };
-    let ((brackets, overhead, marked), mut steps) = rayon::join(
-        || {
-            let brackets = FsdpBrackets::read(&profile, &texts);
-            let overhead = HostOverhead::find(&profile, &texts, &arguments, &launches);
-            (brackets, overhead, MarkedRanges::read(&profile, &texts))
-        },
-        || Steps::read(&profile, &texts, work_launches),
-    );
     let exclusions = Exclusions::decide(&profile, &mut steps, work_launches, &searches);
     let analysed = steps.steps.iter().filter(|step| !step.warmup).count();
     // The timeline and the attribution do not depend on each other, so they run in parallel.
@@ -207,17 +217,20 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     // Idle time and the work of the GPU do not depend on each other either.
     let (idle, work) = rayon::join(
         || {
-            match overhead {
+            let limit = || match overhead {
                 Some(overhead) => overhead.limit(&mut timeline, &profile),
                 None => {
                     for gap in timeline.devices.iter_mut().flat_map(|d| &mut d.gaps) {
                         gap.reliable_ns = gap.span.ns();
                     }
                 }
-            }
-            let waits = (analyzed_time.0).map_or_else(Vec::new, |span| {
-                waits::waits_in(&profile, span, &analyzed_time.1)
-            });
+            };
+            let waits = || {
+                (analyzed_time.0).map_or_else(Vec::new, |span| {
+                    waits::waits_in(&profile, span, &analyzed_time.1)
+                })
+            };
+            let ((), waits) = rayon::join(limit, waits);
             waits::blame_for_late_launches(&mut timeline, &profile, &waits, &steps.steps);
             optimizer_pauses::are_late_launches(&mut timeline, &profile, &texts, |kernel| {
                 let call = links.get(kernel.idx()).and_then(|link| link.op);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::StepSource;
@@ -37,8 +38,10 @@ pub(super) fn recognize(
     warmup: &[Span],
 ) -> Vec<Option<Recognized>> {
     let processes = profile.processes.len();
-    let work = launched_by_process(profile, launches.kernels);
-    let ranges = CandidateRanges::of(profile, texts, warmup);
+    let (work, ranges) = rayon::join(
+        || launched_by_process(profile, launches.kernels),
+        || CandidateRanges::of(profile, texts, warmup),
+    );
     for source in [
         StepSource::NamedRange,
         StepSource::Optimizer,
@@ -47,6 +50,7 @@ pub(super) fn recognize(
         StepSource::KernelSequence,
     ] {
         let found: Vec<Option<Recognized>> = (0..processes)
+            .into_par_iter()
             .map(|process| {
                 let process = ProcessId::new(process);
                 let launched = work.get(process.idx())?;
