@@ -152,10 +152,25 @@ pub(super) fn slow_first_calls(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
+    use super::DriverTime;
     use crate::correlate::testing::ProfileBuilder;
     use crate::profile::ThreadId;
+
+    #[test]
+    fn short_calls_of_the_driver_load_nothing() {
+        let loads = |ns: i64| {
+            let mut b = ProfileBuilder::new();
+            b.range("aten::conv2d, op_id = 1", 0, 50_000);
+            b.call(ThreadId(0), "cudaFree", 1_000, 0);
+            b.profile.calls.last_mut().unwrap().span.end = 1_000 + ns;
+            let driver = DriverTime::of(&b.profile, &[ThreadId(0)].into_iter().collect());
+            driver.loads(&b.profile.ranges[0])
+        };
+        assert!(loads(20_000));
+        assert!(!loads(19_999));
+    }
 
     #[test]
     fn idle_time_in_a_slow_first_call_is_set_up() {

@@ -142,9 +142,9 @@ mod tests {
     fn first_calls_with_new_shapes_and_such_that_load_code_are_told_apart() {
         let (none, all) = (Answer::from(0.0), Answer::from(1.0));
         let new = |each: bool| vec![all.clone(), none.clone(), Answer::from(each)];
-        assert_eq!(of_steps(1, 1_799_998), new(false));
-        assert_eq!(of_steps(2, 1_799_998), new(true));
+        assert_eq!(of_steps(1, 1_799_999), new(false));
+        assert_eq!(of_steps(2, 1_799_999), new(true));
         let loads = vec![all.clone(), all.clone(), Answer::from(false)];
-        assert_eq!(of_steps(1, 1_799_999), loads);
+        assert_eq!(of_steps(1, 1_800_000), loads);
     }
 }
