@@ -12,7 +12,7 @@ use crate::correlate::Run;
 use crate::profile::{ApiClass, CallId, CaptureId, RangeKind, Span, StrId, ThreadId};
 
 /// The operators around calls, and around captures of copies and memsets into CUDA graphs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CallOperators {
     calls: Enclosed<CallId>,
     captures: Enclosed<CaptureId>,
@@ -108,15 +108,6 @@ impl CallOperators {
     }
 }
 
-impl<K> Default for Enclosed<K> {
-    fn default() -> Self {
-        Enclosed {
-            moments: FxHashMap::default(),
-            sequences: IndexMap::default(),
-        }
-    }
-}
-
 impl<K: Eq + Hash> Enclosed<K> {
     fn at(&self, moment: K) -> Option<&EnclosingRanges> {
         let sequence = self.moments.get(&moment)?;
@@ -135,7 +126,10 @@ fn around<K: Eq + Hash>(
     moments: impl Iterator<Item = (K, ThreadId, Span)>,
 ) -> Enclosed<K> {
     let profile = &run.profile;
-    let mut found = Enclosed::default();
+    let mut found = Enclosed {
+        moments: FxHashMap::default(),
+        sequences: IndexMap::default(),
+    };
     if profile.ranges.is_empty() {
         return found;
     }
@@ -162,11 +156,7 @@ fn around<K: Eq + Hash>(
         let Some(&inner) = stack.first() else {
             continue;
         };
-        if let Some(known) = found.sequences.get_index_of(&stack) {
-            found.moments.insert(id, known);
-            continue;
-        }
-        let around = {
+        let new = || {
             let called = |op: &&StrId| {
                 let text = profile.text(**op);
                 text.contains("::") && !text.starts_with("autograd::")
@@ -182,8 +172,9 @@ fn around<K: Eq + Hash>(
                 all: stack.as_slice().into(),
             }
         };
-        let (new, _) = found.sequences.insert_full(stack.clone(), around);
-        found.moments.insert(id, new);
+        let known = found.sequences.get_index_of(&stack);
+        let sequence = known.unwrap_or_else(|| found.sequences.insert_full(stack.clone(), new()).0);
+        found.moments.insert(id, sequence);
     }
     found
 }
