@@ -414,20 +414,24 @@ fn untrusted_idle_gives_no_step_time_saving() {
     render(&text);
 }
 
+/// Steps of 10 ms, one behind the other.
+fn five_steps(warmup: fn(u64) -> bool) -> Vec<Step> {
+    let step = |number| Step {
+        number,
+        span: Span {
+            start: 10_000_000 * number as i64,
+            end: 10_000_000 * (number as i64 + 1),
+        },
+        gpu: None,
+        warmup: warmup(number),
+    };
+    (0..5).map(step).collect()
+}
+
 #[test]
 fn steps_without_recording_are_named_where_recording_slowed_them() {
     let mut s = sample();
-    s.costed.run.steps = (0..5)
-        .map(|number| Step {
-            number,
-            span: Span {
-                start: 10_000_000 * number as i64,
-                end: 10_000_000 * (number as i64 + 1),
-            },
-            gpu: None,
-            warmup: false,
-        })
-        .collect();
+    s.costed.run.steps = five_steps(|_| false);
     s.costed.run.profile.unrecorded.step_ns = Some(8_000_000);
     assert_eq!(s.report().figures[1], "5 steps of 10.0 ms");
     let mut slowed = finding(SiteId(0), "Recording made the steps longer", "", 0.0);
@@ -445,17 +449,7 @@ fn step_time_is_per_step() {
     let mut other = s.costed.run.timeline.devices[0].clone();
     other.device = DeviceId(1);
     s.costed.run.timeline.devices.push(other);
-    s.costed.run.steps = (0..5)
-        .map(|number| Step {
-            number,
-            span: Span {
-                start: 10_000_000 * number as i64,
-                end: 10_000_000 * (number as i64 + 1),
-            },
-            gpu: None,
-            warmup: number == 0,
-        })
-        .collect();
+    s.costed.run.steps = five_steps(|number| number == 0);
     let report = s.report();
     assert_eq!((report.summary.steps, report.summary.devices), (4, 2));
     let saving = report.findings[0].saving.as_ref().unwrap();
