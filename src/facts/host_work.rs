@@ -34,7 +34,8 @@ impl HostWork {
         let processes = processes_of_devices(profile);
         let slack = devices.map(|device| {
             let process = processes.get(&device.device).copied().flatten()?;
-            Some(slack_ns(device, work_of_process(profile, &work, process)) as f64)
+            let work = work_of_process(profile, &work, process);
+            Some(slack_ns(device, work, processes.len() == 1) as f64)
         });
         let kernels = profile.kernels.iter().zip(&run.links);
         let of_kernels = kernels.map(|(kernel, link)| {
@@ -110,16 +111,16 @@ fn work_of_process(profile: &Profile, work: &[Span], process: ProcessId) -> Vec<
     Span::union(calls.map(|(_, work)| *work).collect())
 }
 
-/// The analyzed time of a device in which its host may wait for it.
-fn slack_ns(device: &DeviceTimeline, mut work: Vec<Span>) -> i64 {
-    // While the GPU idles and nothing is launched, the host does something else.
-    let busy_host = |cause: GapCause| {
-        matches!(
-            cause,
-            GapCause::HostLate | GapCause::HostBusy | GapCause::DataLoading
-        )
+/// The analyzed time of a device in which its host may wait for it. `alone`: no other device is used.
+fn slack_ns(device: &DeviceTimeline, mut work: Vec<Span>, alone: bool) -> i64 {
+    // While the GPU idles, the host does something else, also where a wait returns only some time after the GPU is done;
+    // with several devices it may wait for another one.
+    let host_acts = |cause: GapCause| match cause {
+        GapCause::HostLate | GapCause::HostBusy | GapCause::DataLoading => true,
+        GapCause::AfterSync | GapCause::BlockingCopy => alone,
+        _ => false,
     };
-    let gaps = device.gaps.iter().filter(|gap| busy_host(gap.cause));
+    let gaps = device.gaps.iter().filter(|gap| host_acts(gap.cause));
     work.extend(gaps.map(|gap| gap.span));
     let work = SpanSums::of(Span::union(work).into_iter());
     let excluded = device.excluded.iter().map(|span| work.ns_in(*span));

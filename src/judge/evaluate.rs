@@ -69,6 +69,8 @@ pub(super) struct Match {
     pub(super) affected: AffectedTime,
     /// The saving; `None` where it is unknown.
     pub(super) saving: Option<Range>,
+    /// What less work saves: `saving`, unless fewer launches save more.
+    pub(super) work: Option<Range>,
     /// The idle time that fewer launches save; `None` if the fix removes none.
     pub(super) launches: Option<Range>,
     /// What the host works for the launches that the fix removes, in ns.
@@ -176,6 +178,7 @@ impl RuleMatches {
                 self.matches.push(Match {
                     member,
                     saving: saving.map(|saving| saving.at_most(most)),
+                    work: saving.map(|saving| saving.at_most(most)),
                     launches,
                     host_ns: removed.unwrap_or(0.0) * affected.host_ns,
                     affected,

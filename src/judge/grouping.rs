@@ -58,6 +58,24 @@ pub(super) fn findings(
         .collect()
 }
 
+/// The findings about the matches of one that saves idle time with fewer launches, where launches are no longer late:
+/// what remains to be saved is the work.
+pub(super) fn without_late_launches(
+    rule: &Rule,
+    draft: &FindingDraft,
+    input: &dyn RuleInput,
+    results: &mut RuleMatches,
+) -> Vec<FindingDraft> {
+    let in_time = |matched: &Match| Match {
+        saving: matched.work,
+        launches: None,
+        host_ns: 0.0,
+        ..matched.clone()
+    };
+    let matches: Vec<Match> = draft.matches.iter().map(in_time).collect();
+    findings(draft.rule, rule, &matches, input, results)
+}
+
 /// The findings of a rule, whether they meet `require` or not.
 pub(super) fn drafts(
     index: usize,
@@ -394,6 +412,7 @@ mod tests {
                 ..AffectedTime::default()
             },
             saving: None,
+            work: None,
             launches: None,
             host_ns: 0.0,
         }

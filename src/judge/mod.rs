@@ -12,6 +12,7 @@ use crate::base::text::word;
 use crate::correlate::SiteId;
 use crate::facts::{Member, MemberKind, SitePart};
 
+mod after;
 mod also_fixed;
 pub mod check;
 mod claim;
@@ -38,13 +39,14 @@ mod vendor_words;
 mod why;
 mod windows;
 
+pub(crate) use after::SAVES_MOST;
 pub use edit::Edit;
 pub use evaluate::RuleInput;
 pub use examples::check_examples;
 pub use explain::explain;
 pub use load::RuleFile;
 pub use resolve::FLOOR;
-pub(crate) use resolve::{SAVES_MOST, is_above_floor};
+pub(crate) use resolve::is_above_floor;
 pub use rule::{CATEGORIES, Rule};
 #[cfg(feature = "cli")]
 pub(crate) use rule_set::pattern_of;

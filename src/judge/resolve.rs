@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rayon::prelude::*;
 
+use super::after::{
+    count_gpu_time, leaves_few_late_launches, measure_by_the_rest, removes_late_launches, sort,
+    sort_behind,
+};
 use super::also_fixed;
 use super::claim::{self, Claims};
 use super::evaluate::{Match, RuleInput, RuleMatches};
 use super::expr::EvalContext;
 use super::grouping::{self, FindingDraft};
 use super::long_gaps;
-use super::order::{FindingFigures, Place, SavingFigures, Standing};
+use super::order::{FindingFigures, SavingFigures, Standing};
 use super::rule::{GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, overrides};
 use super::template::Template;
@@ -21,7 +25,7 @@ use super::{Confidence, DroppedFinding, Fault, Finding, MissingFact, RuleResults
 use crate::base::glob::Glob;
 use crate::base::{text, units};
 use crate::correlate::SiteId;
-use crate::facts::{Fact, Member, Totals, busy_weight};
+use crate::facts::{Fact, Member, Totals};
 
 /// Findings whose lower end is below this share of the step are minor: a change that saves less is lost
 /// in the differences between runs. Of the GPU's work where recording overhead leaves open how far a
@@ -31,8 +35,6 @@ pub const FLOOR: f64 = 0.01;
 const UNESTIMATED_FLOOR: f64 = 0.03;
 /// The share that a finding must save at most if it may as well save nothing, or less than that.
 pub(super) const UNCERTAIN_FLOOR: f64 = 0.1;
-/// The share of the GPU's work that a finding must save at least to be worthwhile once launches are no longer late.
-const IN_TIME_FLOOR: f64 = 0.05;
 
 /// Turns the matches of the rules into findings. `results` has one entry per rule, in order.
 pub(super) fn resolve(
@@ -54,29 +56,30 @@ pub(super) fn resolve(
     let drafts = resolver.resolve_contradictions();
     let mut findings = resolver.claim(drafts);
     let totals = input.totals();
-    // The sort is stable: equal findings stay in the order of their claims.
     let standing = Standing {
         step_weight: totals.step_weight,
         devices: totals.devices.into(),
         window_ns: totals.window_ns / totals.device_count(),
     };
-    let by_place = |a: &Finding, b: &Finding| {
-        let [a, b] = [a, b].map(|finding| Place::of(&counted(finding), &standing));
-        a.compare(b)
-    };
-    findings.sort_by(by_place);
+    sort(&mut findings, &standing);
     let (capture, mut advice): (Vec<Finding>, Vec<Finding>) = findings
         .into_iter()
         .partition(|finding| finding.category == PROFILE);
-    if let Some((first, weight)) = removes_late_launches(&advice, &totals) {
+    let in_time = removes_late_launches(&advice, &totals);
+    let first = in_time.and_then(|(first, weight)| {
         count_gpu_time(&mut advice, first, weight, &totals);
-    }
+        let first = advice.get(first).filter(|_| weight >= 1.0);
+        first.map(|first| first.rule.clone())
+    });
     measure_by_the_rest(&mut advice, &totals);
     let (findings, minor): (Vec<Finding>, Vec<Finding>) = advice
         .into_iter()
         .partition(|f| matters(f, &totals) && !f.is_minor);
     let (mut findings, minor, parts) = also_fixed::join(findings, minor, &totals);
-    findings.sort_by(by_place);
+    sort(&mut findings, &standing);
+    if let Some(first) = first {
+        sort_behind(&first, &mut findings, &standing);
+    }
     resolver.dropped.extend(parts);
     RuleResults {
         findings,
@@ -307,6 +310,8 @@ impl Resolver<'_> {
         let totals = self.input.totals();
         let mut claims = Claims::new(self.input);
         let mut findings = Vec::new();
+        // Whether a finding takes care of late launches as a whole, so that fewer of them save no more.
+        let mut replayed = false;
         // The best last, for `pop`.
         self.sort(&mut open);
         open.reverse();
@@ -332,6 +337,17 @@ impl Resolver<'_> {
                 }
                 continue;
             }
+            if replayed && draft.kind == SavingKind::Idle && rule.launches_removed.is_some() {
+                if let Some(results) = self.results.get_mut(draft.rule) {
+                    let input = input_of(self.input, rule);
+                    open.extend(grouping::without_late_launches(
+                        rule, &draft, input, results,
+                    ));
+                    self.sort(&mut open);
+                    open.reverse();
+                }
+                continue;
+            }
             let results = self.results.get_mut(draft.rule);
             let mut finding = finding(rule, &draft, self.input, results);
             if let Some(confidence) = self.confidence.get(draft.rule) {
@@ -344,6 +360,7 @@ impl Resolver<'_> {
             if rule.replaces_work && finding.saving.is_some() && matters(&finding, &totals) {
                 claims.replace(&draft);
             }
+            replayed |= leaves_few_late_launches(&finding, &totals);
             findings.push((draft, rule, finding));
         }
         // Savings whose lower end is 0 claim from what the others left.
@@ -475,7 +492,7 @@ fn drop_matches(
 }
 
 /// The figures of a finding that decide its position in the report.
-fn counted(finding: &Finding) -> FindingFigures {
+pub(super) fn counted(finding: &Finding) -> FindingFigures {
     FindingFigures {
         saving: finding.saving.as_ref().map(|s| SavingFigures {
             kind: s.kind,
@@ -491,7 +508,7 @@ fn counted(finding: &Finding) -> FindingFigures {
 
 /// Whether a finding is not minor: by the lower end of its claimed saving, or by the upper end where the
 /// lower one is small; as a share of the step where the effect on the step is known, else of the GPU's work.
-fn matters(finding: &Finding, totals: &Totals) -> bool {
+pub(super) fn matters(finding: &Finding, totals: &Totals) -> bool {
     let per_device = totals.window_ns / totals.device_count();
     let Some(saving) = &finding.saving else {
         let step_share = match totals.step_weight {
@@ -516,97 +533,6 @@ fn matters(finding: &Finding, totals: &Totals) -> bool {
         _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
     };
     is_above_floor(low, high, whole)
-}
-
-/// The share of the window that a finding must save at least for others to be measured by the rest.
-pub(crate) const SAVES_MOST: f64 = 0.5;
-
-/// The share of the remaining time that the GPU must be busy for it to limit the steps.
-const GPU_LIMITS: f64 = 2.0 / 3.0;
-
-/// Finding `first` reduces launches, so that `weight` of the kernel time counts afterwards. Counts this part of the GPU
-/// time that later findings save as step time too, as the upper end. Marks those that save little before that
-/// with `after`.
-fn count_gpu_time(findings: &mut [Finding], first: usize, weight: f64, totals: &Totals) {
-    if totals.paced_by_workers {
-        return;
-    }
-    let step_ns = totals.window_ns / totals.device_count();
-    let rule = findings.get(first).map(|finding| finding.rule.clone());
-    for finding in findings.iter_mut().skip(first + 1) {
-        let of_gpu = finding
-            .saving
-            .as_mut()
-            .filter(|s| s.kind == SavingKind::Gpu);
-        let Some(saving) = of_gpu else { continue };
-        let then = saving.claimed_ns * weight / totals.devices_at_once.max(1.0);
-        saving.step_ns = saving.step_ns.map(|ns| ns.max(then));
-        let is_enough_now = (saving.step_low_ns).is_none_or(|low| low >= FLOOR * step_ns);
-        let is_enough_then = weight * saving.claimed_low_ns >= IN_TIME_FLOOR * totals.gpu_busy_ns
-            || then >= UNCERTAIN_FLOOR * step_ns;
-        if !is_enough_now && is_enough_then {
-            finding.after.clone_from(&rule);
-        }
-    }
-}
-
-/// Marks findings with `after` that are small only beside idle time that another finding removes for certain, most of
-/// the window.
-fn measure_by_the_rest(findings: &mut [Finding], totals: &Totals) {
-    let saves_most = |finding: &&Finding| {
-        let saving = finding.saving.filter(|s| s.kind == SavingKind::Idle);
-        finding.confidence == Confidence::High
-            && saving.is_some_and(|s| s.claimed_low_ns > SAVES_MOST * totals.window_ns)
-    };
-    let Some(first) = findings.iter().find(saves_most) else {
-        return;
-    };
-    let (rule, saved) = (
-        first.rule.clone(),
-        first.saving.map_or(0.0, |s| s.claimed_ns),
-    );
-    if totals.paced_by_workers {
-        return;
-    }
-    let rest = (totals.window_ns - saved) / totals.device_count();
-    for finding in findings.iter_mut() {
-        let step = finding.saving.and_then(|s| s.step_low_ns.zip(s.step_ns));
-        let is_enough_then = step.is_some_and(|(low, high)| is_above_floor(low, high, rest));
-        if finding.rule != rule && is_enough_then && !matters(finding, totals) {
-            finding.after.get_or_insert_with(|| rule.clone());
-        }
-    }
-}
-
-fn reduces_launches(finding: &Finding) -> bool {
-    (finding.changes.get("launches")).is_some_and(|wanted| wanted == "fewer")
-}
-
-/// Largest share where only the upper ends of the savings let the GPU limit the steps.
-const PERHAPS: f64 = 0.9;
-
-/// The position of the first finding above the floor that reduces launches, and the share of kernel time by which steps
-/// become shorter afterwards: all of it if the idle time that the findings save at least lets the GPU limit the steps,
-/// else as far as what they save at most does. Findings of low confidence only point at idle time.
-fn removes_late_launches(findings: &[Finding], totals: &Totals) -> Option<(usize, f64)> {
-    let worth = || findings.iter().filter(|finding| matters(finding, totals));
-    let idle = || {
-        let sure = worth().filter(|finding| finding.confidence > Confidence::Low);
-        let savings = sure.filter_map(|finding| finding.saving.as_ref());
-        savings.filter(|saving| saving.kind == SavingKind::Idle)
-    };
-    let busy_then = |saved: f64| {
-        let left = totals.gpu_busy_ns + totals.idle_ns - saved;
-        totals.gpu_busy_ns / left.max(totals.gpu_busy_ns)
-    };
-    let first =
-        (findings.iter()).position(|finding| reduces_launches(finding) && matters(finding, totals));
-    let at_least = busy_then(idle().map(|saving| saving.claimed_low_ns).sum());
-    let weight = match at_least >= GPU_LIMITS {
-        true => 1.0,
-        false => busy_weight(busy_then(idle().map(|saving| saving.claimed_ns).sum())).min(PERHAPS),
-    };
-    first.filter(|_| weight > 0.0).map(|first| (first, weight))
 }
 
 /// Whether a saving from `low` to `high` is large enough not to be minor, as a share of `whole`.
@@ -857,6 +783,7 @@ mod tests {
                 ..AffectedTime::default()
             },
             saving: None,
+            work: None,
             launches: None,
             host_ns: 0.0,
         };
