@@ -193,6 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_returns_after_the_gpu_is_done_is_not_all_for_the_gpu() {
+        let waiting = |end_us: i64, devices: u32| {
+            let mut b = launches(&[0, 130, 131], 100);
+            b.profile.kernels[2].device = DeviceId(devices - 1);
+            b.call(ThreadId(0), "cudaStreamSynchronize", 10_000, 0);
+            b.profile.calls.last_mut().unwrap().span.end = end_us * 1_000;
+            b.profile.calls.sort_by_key(|call| call.span.start);
+            slack_us(b).unwrap()
+        };
+        // The GPU is done at 110 us, and the next launch ends at 135 us.
+        assert_eq!(waiting(110, 1), waiting(125, 1));
+        // With two devices the host may wait for the other one.
+        assert!(waiting(110, 2) < waiting(125, 2));
+    }
+
+    #[test]
     fn nothing_is_known_without_calls_or_with_two_processes_on_a_device() {
         let mut b = launches(&[0, 30], 10);
         b.profile.recorded.api_calls = false;

@@ -1,6 +1,7 @@
 //! How far kernel time counts where launches come late.
 
 use pyprof_advise::facts::StepWeight;
+use pyprof_advise::judge::SavingKind;
 
 use super::fake_table::{Fake, d, load, rule, s};
 
@@ -120,6 +121,33 @@ fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
     run.members[1].1.0.insert("gap.time_ns".into(), d(2e5));
     assert_eq!(saved(&run, "host/fewer"), 1e5);
     assert_eq!(saved(&run, "host/faster"), 1.8e5);
+}
+
+#[test]
+fn once_launches_are_replayed_fewer_of_them_save_what_less_work_does() {
+    let replayed = |idle: f64, confidence: &str| {
+        let replays = rule(&format!(
+            "for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = '{idle:?}'\nsaving_low_ns = '{idle:?}'\nchanges = {{ launches = \"fewer\" }}"
+        ));
+        let replays = replays.replace("\"high\"", &format!("\"{confidence}\""));
+        let fewer = rule("saving_ns = 'site.time_ns * 0.5'\nlaunches_removed = '0.5'");
+        let rules = load(&[("host/replays", replays.as_str()), ("layers/fused", &fewer)]).unwrap();
+        let mut run = Fake::default();
+        run.totals.step_weight = Some(0.2);
+        run.totals.late_launch_ns = 1e6;
+        run.site(0, "a", 1e5, 0.0, &[("site.family", s("gemm"))]);
+        run.members[0].2.launch_ns = 3e5;
+        run.gap(0, 1e6, "host_late");
+        run.members[1].2.launch_ns = 1e6;
+        let results = run.judge(&rules);
+        let mut all = results.findings.iter().chain(&results.minor);
+        let fused = all.find(|f| f.rule == "layers/fused").unwrap();
+        fused.saving.unwrap().kind
+    };
+    assert_eq!(replayed(5e5, "high"), SavingKind::Gpu);
+    // Where much may still be late, or the replay is not sure, launches count.
+    assert_eq!(replayed(3e5, "high"), SavingKind::Idle);
+    assert_eq!(replayed(5e5, "medium"), SavingKind::Idle);
 }
 
 #[test]
