@@ -38,6 +38,8 @@ impl Sign {
     const FUSED_UPDATE: Sign = Sign(1 << 8);
     /// Checking whether compiled code is valid for a call.
     const GUARDS: Sign = Sign(1 << 9);
+    /// A module whose forward pass is computed again in the backward pass.
+    const CHECKPOINTED: Sign = Sign(1 << 10);
 
     const fn and(self, other: Sign) -> Sign {
         Sign(self.0 | other.0)
@@ -90,6 +92,8 @@ const NAMES: &[(How, &str, Sign)] = &[
     // torch/distributed/fsdp: FSDP::pre_forward, FSDP::all_gather, ...
     (Begins, "FSDP::", Sign::FSDP),
     (Begins, "FullyShardedDataParallel.", Sign::FSDP),
+    // torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py
+    (Contains, "_checkpoint_wrapped_module", Sign::CHECKPOINTED),
     // torch/optim/optimizer.py: profile_hook_step
     (Begins, OPTIMIZER_STEP, Sign::OPTIMIZER),
     // FBGEMM, fbgemm_gpu/codegen/training/backward: `SplitLookupFunction_rowwise_adagrad_Op`, and without an
@@ -131,6 +135,8 @@ pub(super) struct FrameworkSigns {
     compiled_model_ns: f64,
     bucket_copy_ns: f64,
     fused_update: bool,
+    /// Modules have wrappers for activation checkpointing, which only training needs.
+    pub(super) checkpointed: bool,
     /// Class names of the optimizers, sorted.
     optimizers: Arc<[Arc<str>]>,
     /// Number of optimizer steps.
@@ -234,6 +240,7 @@ impl FrameworkSigns {
         self.data_parallel = all.has(Sign::DATA_PARALLEL);
         self.fsdp = all.has(Sign::FSDP);
         self.fused_update = all.has(Sign::FUSED_UPDATE);
+        self.checkpointed = all.has(Sign::CHECKPOINTED);
         self.ddp = !forwards.is_empty();
         self.optimizer_steps = optimizers.into_values().map(outermost).sum();
         mark_synced(costed, &mut forwards);

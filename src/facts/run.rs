@@ -448,10 +448,13 @@ const ENTRIES: &[Entry<Runs>] = facts! {
         let ns = named.map(|s| s.time_ns).fold(0, i64::saturating_add);
         Answer::share(ns as f64, t.sums.kernel_ns)
     },
-    /// Backward passes or optimizer steps were seen, by operators, ranges or kernels
+    /// Backward passes or optimizer steps were seen, by operators, ranges or kernels; silent where none was, and
+    /// modules are wrapped for activation checkpointing
     "run.training": BOOL needs RANGES_OF_OPS => |t| {
         let seen = t.sums.training || t.framework.optimizer_steps > 0;
-        let known = seen || t.costed.run.links.iter().any(|link| link.op.is_some());
+        // A part of the forward pass of a training step has no backward pass in it.
+        let may_train = t.framework.checkpointed;
+        let known = seen || !may_train && t.costed.run.links.iter().any(|link| link.op.is_some());
         known.then_some(seen)
     },
     /// Operators of the update: optimizer, clipping, scaling; without namespace and underscores. Where
