@@ -218,6 +218,7 @@ fn summary(reports: &[Report]) -> Summary {
         graph_launch_idle_ns: total(|s| s.graph_launch_idle_ns),
         work_steps,
         step_weight: mean_of_all(reports, |s| s.step_weight),
+        host_work_ns: None,
         steps_from: common(reports, |s| &s.steps_from),
         window_range: common(reports, |s| &s.window_range),
         serving: common(reports, |s| &s.serving),

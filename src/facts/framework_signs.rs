@@ -519,6 +519,9 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::correlate::testing::ProfileBuilder;
+    use crate::cost::estimate_costs;
+    use crate::facts::{Lookup as _, Member};
 
     #[test]
     fn compiled_regions_have_frame_and_compilation_numbers() {
@@ -538,6 +541,25 @@ mod tests {
         assert_eq!(optimizer("Optimizer.step#AdamW.step"), Some("AdamW"));
         assert_eq!(optimizer("Optimizer.step#.step"), None);
         assert_eq!(optimizer("Optimizer.zero_grad#AdamW.zero_grad"), None);
+    }
+
+    #[test]
+    fn a_forward_pass_of_checkpointed_modules_may_be_a_part_of_a_training_step() {
+        let training = |module: &str| {
+            let mut b = ProfileBuilder::new();
+            b.range(&format!("FSDP::pre_forward ({module})"), 0, 50);
+            b.range("aten::add", 60, 1_000).kind = RangeKind::CpuOp;
+            b.launch(100);
+            let costed = estimate_costs(b.run(), None);
+            FactTable::new(&costed)
+                .view(Member::Run)
+                .get("run.training")
+        };
+        assert_eq!(training("blocks.0"), Answer::from(false));
+        assert_eq!(
+            training("blocks.0._checkpoint_wrapped_module"),
+            Answer::Absent
+        );
     }
 
     #[test]

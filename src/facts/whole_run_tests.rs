@@ -235,16 +235,6 @@ fn frameworks_are_unknown_where_nothing_would_show_them() {
     by_range.range("Optimizer.step#SGD.step", 0, 50);
     launch(&mut by_range, "vectorized_elementwise_kernel", 100);
     assert_eq!(of_run(&costed(by_range), "run.training"), flag(true));
-    // A part of the forward pass of what is trained, or a validation.
-    let mut part = ProfileBuilder::new();
-    part.range(
-        "FSDP::pre_forward (blocks.0._checkpoint_wrapped_module)",
-        0,
-        50,
-    );
-    part.range("aten::add", 60, 1_000).kind = RangeKind::CpuOp;
-    launch(&mut part, "vectorized_elementwise_kernel", 100);
-    assert_eq!(of_run(&costed(part), "run.training"), Answer::Absent);
 }
 
 #[test]

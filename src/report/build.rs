@@ -226,6 +226,7 @@ fn summary(facts: &FactTable<'_>) -> Summary {
     let costed = facts.costed;
     let run = &costed.run;
     let devices = &run.timeline.devices;
+    let totals = facts.totals();
     let step = run.step_time();
     let exposed_comm_ns = sum(devices.iter().map(|d| d.exposed_comm_ns));
     let device_window_ns = sum(devices.iter().map(DeviceTimeline::analysed_ns));
@@ -271,7 +272,8 @@ fn summary(facts: &FactTable<'_>) -> Summary {
         reliable_idle_ns: sum(devices.iter().map(DeviceTimeline::reliable_idle_ns)),
         unexplained_idle_ns: run.unexplained_idle_ns,
         graph_launch_idle_ns: run.graph_launch_idle_ns,
-        step_weight: facts.totals().step_weight,
+        step_weight: totals.step_weight,
+        host_work_ns: (totals.host_slack_ns).map(|slack| (totals.window_ns - slack).max(0.0)),
         steps_from: run.step_origin.as_ref().map(|origin| StepsFrom {
             source: origin.source,
             text: label(&origin.text),

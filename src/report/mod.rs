@@ -343,6 +343,10 @@ pub struct Summary {
     /// Share of saved kernel time by which steps become shorter, 0 to 1: where the host limits the steps, a
     /// faster kernel does not help. `null` if recording overhead leaves open which.
     pub step_weight: Option<f64>,
+    /// What the host works in the window without waiting for the GPU, as recorded, in ns, summed over devices: steps do
+    /// not become shorter than that where it works as long as before. `null` where that is unknown.
+    #[serde(default)]
+    pub host_work_ns: Option<f64>,
     /// The evidence for the steps of the window; `null` when nothing shows steps.
     pub steps_from: Option<StepsFrom>,
     /// The shortest range of the user in which all analyzed work was launched; `null` when there is none.

@@ -15,6 +15,7 @@ use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::{self, list, list_some};
 use crate::base::units::{bytes, counted, ns, ns_range, percent, percent_range, rate, times};
 use crate::correlate::StepSource;
+use crate::facts::Totals;
 use crate::judge::{SAVES_MOST, SavingKind};
 
 /// Most words of the opening.
@@ -698,13 +699,36 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
     for (first, then, saves) in (report.findings.iter().chain(&report.minor)).filter_map(note) {
         later.entry((first, then)).or_default().push(saves);
     }
-    let later = later.into_iter().map(|((first, then), saves)| {
+    let sentence = |((first, then), saves): ((u64, String), Vec<String>)| {
         format!(
             "Once finding {first} is done, {then}. Then {}.",
             list(&saves)
         )
-    });
+    };
+    let mut later: Vec<String> = later.into_iter().map(sentence).collect();
+    if later.is_empty() {
+        later.extend(host_limits(report, &basis));
+    }
     one_change(report).into_iter().chain(later).collect()
+}
+
+/// A sentence on the first finding where it makes the work of the GPU so much less that the host, which works as long
+/// as before, may limit the steps; `None` where it limits them already.
+fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
+    let s = &report.summary;
+    let first = report.findings.first()?;
+    let saving = (first.saving.as_ref()).filter(|saving| saving.kind == SavingKind::Gpu)?;
+    let host_ns = s.host_work_ns? / basis.divisor;
+    let left_ns = basis.wall_ns - saving.step_high_ns?;
+    let limits = left_ns <= host_ns && host_ns < basis.wall_ns;
+    (limits && !Totals::is_host_bound(s.step_weight)).then(|| {
+        format!(
+            "Once finding {} is done, the host may limit the {whole}: as recorded, it works {} of it. Then fewer launches, or more work for each, make it shorter.",
+            first.number,
+            ns(host_ns),
+            whole = basis.whole,
+        )
+    })
 }
 
 /// How long a step takes at least once a finding is done that saves most of it; `None` for other findings.

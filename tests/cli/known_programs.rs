@@ -68,8 +68,8 @@ const KNOWN: &[Known] = &[
     },
     Known {
         program: "host_sync",
-        first: "precision/amp-off",
-        said: &["host/scalar-read-back"],
+        first: "host/scalar-read-back",
+        said: &["precision/amp-off"],
         unsaid: &["host/launch-bound"],
     },
     Known {
@@ -176,6 +176,15 @@ fn savings_are_those_that_were_measured() {
             "{program}, {rule}: {low} to {high}, measured {measured}"
         );
     }
+}
+
+#[test]
+fn what_limits_the_steps_once_the_gpu_is_faster_is_said() {
+    let notes = |program: &str| report_of(program)["next_notes"].to_string();
+    // Without any kernel the host alone takes 19.5 ms of 41.5, and 16 bits save up to 30.
+    assert!(notes("embed_infer").contains("Once finding 1 is done, the host may limit the step"));
+    // The GPU is idle for most of each step already.
+    assert!(!notes("ppo").contains("the host may limit"));
 }
 
 #[test]
