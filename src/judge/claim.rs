@@ -9,9 +9,11 @@ use super::order::MinSaving;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
-use crate::facts::{AffectedSite, Member, StepWeight, Totals};
+use crate::facts::{AffectedSite, Member, MemberKind, StepWeight, Totals};
 
-/// The order by the lower end of the saving, largest first, then severity, covered time, id and place.
+/// The order in which findings claim: by the lower end of the saving, largest first, then severity, covered time, id and
+/// place. Findings about late launches of any kind, which may be right, come last: those about some launches, which name
+/// what makes them, leave them the rest.
 pub(super) fn by_min_saving(
     rules: &[Rule],
     confidence: &[Confidence],
@@ -21,8 +23,14 @@ pub(super) fn by_min_saving(
 ) -> Ordering {
     let saving = |draft: &FindingDraft| min_saving(confidence, totals, draft);
     let id = |d: &FindingDraft| rules.get(d.rule).map(|r| r.id.as_str());
-    saving(a)
-        .compare(saving(b))
+    let of_any_launches = |draft: &FindingDraft| {
+        let rule = rules.get(draft.rule);
+        rule.is_some_and(|rule| rule.for_each == MemberKind::Gap && rule.shortens_host())
+            && confidence.get(draft.rule) != Some(&Confidence::High)
+    };
+    of_any_launches(a)
+        .cmp(&of_any_launches(b))
+        .then(saving(a).compare(saving(b)))
         .then(b.severity.cmp(&a.severity))
         .then(b.time_ns.total_cmp(&a.time_ns))
         .then_with(|| id(a).cmp(&id(b)))

@@ -151,6 +151,32 @@ fn once_launches_are_replayed_fewer_of_them_save_what_less_work_does() {
 }
 
 #[test]
+fn what_makes_some_launches_claims_before_what_makes_all_of_them_faster() {
+    let saved = |confidence: &str| {
+        let faster = rule(
+            "for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns'\nchanges = { launches = \"fewer\" }",
+        );
+        let faster = faster.replace("\"high\"", &format!("\"{confidence}\""));
+        let some = rule("saving_ns = 'site.time_ns * 0.5'\nlaunches_removed = '1.0'");
+        let rules = load(&[("host/faster", faster.as_str()), ("layers/some", &some)]).unwrap();
+        let mut run = Fake::default();
+        run.totals.step_weight = Some(0.2);
+        run.totals.reliable_idle_ns = 4e5;
+        run.totals.late_launch_ns = 1e7;
+        run.site(0, "a", 1e5, 0.0, &[("site.family", s("gemm"))]);
+        run.members[0].2.launch_ns = 3e5;
+        run.gap(0, 4e5, "host_late");
+        run.members[1].2.launch_ns = 4e5;
+        let results = run.judge(&rules);
+        let mut all = results.findings.iter().chain(&results.minor);
+        let some = all.find(|f| f.rule == "layers/some").unwrap();
+        some.saving.unwrap().claimed_ns
+    };
+    assert_eq!(saved("medium"), 3e5);
+    assert_eq!(saved("high"), 0.0);
+}
+
+#[test]
 fn findings_are_measured_by_what_a_large_one_leaves_of_the_step() {
     let after = |idle_low: f64, work: f64| {
         let idle = rule(&format!(
