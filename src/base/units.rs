@@ -149,10 +149,12 @@ pub fn per_step_count(value: f64) -> String {
     }
 }
 
-/// A plain ratio: `1.8x`, `12x`.
+/// A plain ratio: `1.8x`, `12x`, `under 0.01x`.
 pub fn times(value: f64) -> String {
     if !value.is_finite() {
         "-".into()
+    } else if value > 0.0 && value < 0.005 {
+        "under 0.01x".into()
     } else {
         format!("{}x", significant(value))
     }
@@ -233,6 +235,7 @@ mod tests {
         assert_eq!(count(1_002_500), "1,002,500");
         assert_eq!(count(999), "999");
         assert_eq!(times(1.8), "1.80x");
+        assert_eq!(times(0.0011), "under 0.01x");
         assert_eq!(ns(f64::NAN), "-");
     }
 

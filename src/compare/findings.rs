@@ -225,6 +225,8 @@ fn one(
         time_ns,
         share: share(time_ns, whole as f64),
         saving,
+        // Ranks wait at the same time.
+        outside_ns: all().filter_map(|f| f.outside_ns).reduce(f64::max),
         on_ranks: Some(on_ranks(group, worst, names)),
         ..worst.finding.clone()
     })

@@ -213,6 +213,7 @@ fn summary(reports: &[Report]) -> Summary {
             .map(|ideal| cost_known_ns / ideal),
         slowdown_at_least: all().any(|s| s.slowdown_at_least),
         idle_unreliable: untrusted(reports),
+        recording_overhead: common(reports, |s| &s.recording_overhead),
         reliable_idle_ns: total(|s| s.reliable_idle_ns),
         unexplained_idle_ns: total(|s| s.unexplained_idle_ns),
         graph_launch_idle_ns: total(|s| s.graph_launch_idle_ns),

@@ -298,6 +298,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         timeline,
         host,
         unreliable_idle,
+        recording_overhead: overhead.map(HostOverhead::what),
         unexplained_idle_ns: in_graphs.waiting_ns,
         graph_launch_idle_ns: in_graphs.launching_ns,
         activities,

@@ -82,6 +82,8 @@ pub struct Run {
     /// Why idle time in this capture is unreliable: what slowed the host down. `None` when it is
     /// reliable.
     pub unreliable_idle: Option<String>,
+    /// What was recorded that slows the host down, however much of the idle time comes from it.
+    pub recording_overhead: Option<&'static str>,
     /// Idle time in ns, summed over devices, before and between nodes of CUDA graphs that had been launched in
     /// time: what they waited for is not recorded.
     pub unexplained_idle_ns: i64,

@@ -67,21 +67,28 @@ impl HostOverhead {
         }
     }
 
-    /// The sentence of the report, for idle time that is mostly unreliable.
-    pub(crate) fn reason(self) -> String {
-        let what = match self {
+    /// What was recorded, or how.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
             HostOverhead::PyprofMarkers => "PyProf markers around every operator",
             HostOverhead::OperatorRanges => "NVTX ranges around every operator (`emit_nvtx`)",
             HostOverhead::Stacks => "recorded Python call stacks (`with_stack`)",
             HostOverhead::BlockingLaunches => {
                 "launches that waited for their kernels (as with `CUDA_LAUNCH_BLOCKING=1`)"
             }
-            HostOverhead::Thinned => {
-                return "the file holds a sample of what was recorded: the numbers of its events have gaps all \
-                        over, so that the GPU seems idle where its work is missing"
-                    .to_owned();
-            }
-        };
+            HostOverhead::Thinned => "a sample of what was recorded",
+        }
+    }
+
+    /// The sentence of the report, for idle time that is mostly unreliable.
+    pub(crate) fn reason(self) -> String {
+        let what = self.what();
+        if self == HostOverhead::Thinned {
+            return format!(
+                "the file holds {what}: the numbers of its events have gaps all over, so that the GPU seems idle \
+                 where its work is missing"
+            );
+        }
         format!("{what} slowed the host down, which inflates idle time in this capture")
     }
 

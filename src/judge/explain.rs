@@ -105,6 +105,7 @@ fn conditions(page: &mut String, rule: &Rule) {
         ("error_when", rule.error_when.as_ref()),
         ("minor_when", rule.minor_when.as_ref()),
         ("saving_ns", rule.saving_ns.as_ref()),
+        ("outside_ns", rule.outside_ns.as_ref()),
     ];
     for (key, expr) in parts {
         if let Some(expr) = expr {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::evaluate::{Match, Range, RuleInput, RuleMatches};
+use super::evaluate::{Match, Range, RuleInput, RuleMatches, number};
 use super::expr::{EvalContext, Expr, Found, Undecided};
 use super::resolve::FLOOR;
 use super::rule::{GroupBy, Rule};
@@ -25,6 +25,8 @@ pub(super) struct FindingDraft {
     pub(super) severity: Severity,
     /// Whether `minor_when` holds.
     pub(super) minor: bool,
+    /// Time that the problem costs outside the steps, ns.
+    pub(super) outside_ns: Option<f64>,
     pub(super) kind: SavingKind,
     /// ns covered.
     pub(super) time_ns: f64,
@@ -254,6 +256,7 @@ fn draft(
         worst,
         severity: rule.severity,
         minor: false,
+        outside_ns: None,
         kind,
         time_ns,
         share,
@@ -344,15 +347,20 @@ fn place(matches: &[Match], worst: String) -> String {
     }
 }
 
-/// Applies `require`, `error_when` and `minor_when`, seen from the costliest member.
+/// Applies `require`, `error_when`, `minor_when` and `outside_ns`, seen from the costliest member.
 fn settle(
     rule: &Rule,
     mut draft: FindingDraft,
     input: &dyn RuleInput,
     results: &mut RuleMatches,
 ) -> Option<FindingDraft> {
-    let conditions = [&rule.require, &rule.error_when, &rule.minor_when];
-    if conditions.iter().all(|condition| condition.is_none()) {
+    let expressions = [
+        &rule.require,
+        &rule.error_when,
+        &rule.minor_when,
+        &rule.outside_ns,
+    ];
+    if expressions.iter().all(|expression| expression.is_none()) {
         return Some(draft);
     }
     let member = draft.worst()?.member;
@@ -382,6 +390,9 @@ fn settle(
         severity = Severity::Error;
     }
     let minor = holds(&rule.minor_when);
+    let outside = rule.outside_ns.as_ref();
+    draft.outside_ns =
+        outside.and_then(|expr| number("outside_ns", expr, &context, &mut results.faults));
     drop(context);
     draft.severity = severity;
     draft.minor = minor;

@@ -65,6 +65,8 @@ pub const KEYS: &[Key] = keys! {
     "saving_low_ns": EXPRESSION,
     /// the kind of time saved: `gpu`, `idle` or `copy`; else `idle` for gaps, `copy` for copies, and `gpu` otherwise
     "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
+    /// time that the problem costs outside the steps, in ns, which no saving contains
+    "outside_ns": EXPRESSION,
     /// share of the launches of the covered work that the fix removes, 0 to 1; the saving is this share of the idle time
     /// before these launches, where that is 1 % of the window or more and shortens the steps more than `saving_ns` does;
     /// else steps become shorter at least by this share of the host's time for these launches, up to `saving_ns`

@@ -218,6 +218,8 @@ pub struct Finding {
     pub share: f64,
     /// Estimated saving; `None` if the rule has no estimate.
     pub saving: Option<Saving>,
+    /// Time that it costs outside the steps, which no saving contains, ns; `None` if the rule does not state it.
+    pub outside_ns: Option<f64>,
     /// What the problem is, as Markdown; profile text in it is escaped.
     pub message: String,
     /// Why the problem costs time, as Markdown.

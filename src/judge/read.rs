@@ -109,6 +109,7 @@ impl RuleReader<'_> {
         let minor_when = self.condition(&root, "minor_when", &late);
         let saving_ns = self.number(&root, "saving_ns", &early);
         let saving_low_ns = self.saving_low(&root, &early);
+        let outside_ns = self.number(&root, "outside_ns", &early);
         let launches_removed = self.number(&root, "launches_removed", &early);
         let message = self.sentence(&root, "message", &late);
         let why = self.sentence(&root, "why", &late);
@@ -135,6 +136,7 @@ impl RuleReader<'_> {
             minor_when,
             saving_ns,
             saving_low_ns,
+            outside_ns,
             launches_removed,
             replaces_work: root.get_flag("replaces_work"),
             removes_work: root.get_flag("removes_work"),
@@ -416,6 +418,7 @@ impl RuleReader<'_> {
             &rule.minor_when,
             &rule.saving_ns,
             &rule.saving_low_ns,
+            &rule.outside_ns,
             &rule.launches_removed,
         ];
         let of_fixes = rule.fixes.iter().map(|fix| &fix.when);

@@ -608,6 +608,7 @@ fn finding(
         time_ns: draft.time_ns,
         share: draft.share,
         saving: None,
+        outside_ns: draft.outside_ns,
         message,
         why,
         fix,

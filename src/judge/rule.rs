@@ -68,6 +68,8 @@ pub struct Rule {
     pub saving_ns: Option<Expr>,
     /// Lower end of that saving, ns; `None`: [`Rule::min_fraction`] of it.
     pub saving_low_ns: Option<Expr>,
+    /// Time that the problem costs outside the steps, ns.
+    pub outside_ns: Option<Expr>,
     /// Share of the launches of the covered work that the advice removes, 0 to 1. Where the host limits the
     /// steps, the saving is that share of the idle time before them.
     pub launches_removed: Option<Expr>,

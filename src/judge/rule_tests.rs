@@ -584,6 +584,7 @@ mod tests {
             &rule.error_when,
             &rule.minor_when,
             &rule.saving_ns,
+            &rule.outside_ns,
         ];
         let fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
         let conditions = conditions.into_iter().flatten().chain(fixes);

@@ -330,6 +330,10 @@ pub struct Summary {
     pub slowdown_at_least: bool,
     /// Why more than a fifth of the idle time is unreliable in this capture; `null` when it is not.
     pub idle_unreliable: Option<String>,
+    /// What was recorded that slows the host down, whether or not much of the idle time comes from it: `recorded Python
+    /// call stacks (`with_stack`)`. `null` for nothing, in reports of older versions, and where ranks differ.
+    #[serde(default)]
+    pub recording_overhead: Option<String>,
     /// Idle time that recording overhead cannot explain, in ns, summed over devices.
     pub reliable_idle_ns: i64,
     /// Idle time before and between nodes of CUDA graphs that had been launched in time, in ns, summed over
@@ -417,6 +421,9 @@ pub struct FindingReport {
     pub share: f64,
     /// Estimated saving; `null` without an estimate.
     pub saving: Option<SavingReport>,
+    /// Time that it costs outside the steps, in ns, which no saving contains; `null` where the rule does not state it.
+    #[serde(default)]
+    pub outside_ns: Option<f64>,
     /// Id of the rule whose finding comes first: while launches are late, or the GPU waits for most of the step, this
     /// one shortens the step by less than 1 % for sure. `null` for all others.
     #[serde(default)]

@@ -11,6 +11,7 @@
 
 mod diff;
 mod diff_pairs;
+mod diff_wall;
 mod export;
 mod formats;
 mod pyprof;

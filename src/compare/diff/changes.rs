@@ -49,7 +49,7 @@ impl Row<'_, '_> {
 }
 
 impl<'p, 'a> Changes<'p, 'a> {
-    pub(super) fn new(basis: &'p Basis<'p>, pairs: &'p Pairs<'a>, noise: Option<&Noise>) -> Self {
+    pub(super) fn new(basis: &'p Basis<'p>, pairs: &'p Pairs<'a>) -> Self {
         let rows: Vec<Row<'p, 'a>> = pairs.pairs.iter().map(|p| row(basis, p)).collect();
         let all: f64 = rows.iter().map(|r| r.before_ns).sum();
         let resized = rows.iter().filter(|r| r.pair.level == MatchLevel::Sizes);
@@ -60,13 +60,18 @@ impl<'p, 'a> Changes<'p, 'a> {
             rows,
             sizes: pairs.factor.filter(|_| share(resized, all) > MOST),
             floor_ns: 0.0,
-            tolerance: noise.map_or(SAME, |n| n.share.max(SAME)),
+            tolerance: SAME,
         };
         let (before, after) = changes.sums();
         // With the whole-graph records of the unit, which have no rows.
         let unit = (changes.total()).map_or(0.0, |unit| unit.before_ns.max(unit.after_ns));
         changes.floor_ns = FLOOR * before.max(after).max(unit);
         changes
+    }
+
+    /// Takes ratios within the noise for 1.
+    pub(super) fn tolerate(&mut self, noise: Option<&Noise>) {
+        self.tolerance = noise.map_or(SAME, |n| n.share.max(SAME));
     }
 
     /// All time of each side in the unit.

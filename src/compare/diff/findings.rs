@@ -146,12 +146,15 @@ fn change(
     let shown = after.or(before);
     let text = |part: fn(&FindingReport) -> &String| shown.map(part).cloned().unwrap_or_default();
     let share = |f: Option<&FindingReport>| Some(f?.saving.as_ref()?.counted_share);
+    let outside = |f: Option<&FindingReport>| f?.outside_ns;
     FindingChange {
         rule: text(|f| &f.rule),
         title: text(|f| &f.title),
         place: text(|f| &f.place),
         before_share: share(before),
         after_share: share(after),
+        before_outside_ns: outside(before),
+        after_outside_ns: outside(after),
         below_floor,
     }
 }

@@ -1,7 +1,7 @@
 //! Whether a comparison shows a regression: for `--fail-on regression=3%`.
 
 use super::model::Diff;
-use super::{SAME, normalized};
+use super::{SAME, normalized, normalized_range};
 use crate::base::units::percent;
 
 /// What a gate decides.
@@ -21,12 +21,31 @@ pub fn gate(diff: &Diff, limit: f64) -> Decision {
     if let Some(why) = &diff.regression_unknown {
         return Decision::Unknown(why.clone());
     }
-    let (Some(ratio), Some(noise)) = (normalized(diff), &diff.noise) else {
+    let known = normalized(diff).zip(normalized_range(diff));
+    let (Some((ratio, (low, high))), Some(noise)) = (known, &diff.noise) else {
         return Decision::Unknown("nothing is known of the noise".to_owned());
     };
     let least = noise.gate_share.max(SAME);
-    if ratio - 1.0 > limit.max(least) {
-        return Decision::Fail(ratio - 1.0);
+    let is_slower = |ratio: f64| ratio - 1.0 > limit.max(least);
+    if is_slower(low) {
+        return Decision::Fail(low - 1.0);
+    }
+    if is_slower(high) {
+        return Decision::Unknown(format!(
+            "the change is {} to {}, depending on how much recording slowed the host down on each side",
+            crate::base::units::change(low),
+            crate::base::units::change(high)
+        ));
+    }
+    if let Some(range) = &diff.contradicting
+        && is_slower(range.wall.ratio)
+    {
+        return Decision::Unknown(format!(
+            "the units of work are not slower, but `{}` around them took {} longer; the noise of that is not known, \
+             because it was recorded once",
+            range.name,
+            percent(range.wall.ratio - 1.0)
+        ));
     }
     match least > limit.max(SAME) {
         true => Decision::Unknown(format!(
@@ -51,6 +70,9 @@ pub(super) fn unknown(diff: &Diff) -> Option<String> {
     }
     if diff.unit.is_call() {
         return Some("the profiles have no unit of work in common, such as steps".to_owned());
+    }
+    if let (None, Some(why)) = (&diff.wall, &diff.wall_not_compared) {
+        return Some(format!("wall times are not compared, because {why}"));
     }
     diff.noise_unknown
         .as_ref()

@@ -16,14 +16,15 @@ mod pair;
 mod trend;
 mod unit;
 mod view;
+mod wall;
 mod work;
 
 pub use gate::{Decision, gate};
 pub use model::{
-    Around, Change, Communication, Diff, DiffSide, FamilyChange, FindingChange, FindingChanges,
-    Hardware, HostChange, KernelChange, LayerChange, MatchLevel, MatchedShare, Median, Noise,
-    NoiseOf, OneSided, PartChange, SCHEMA_VERSION, Sides, SiteChange, TimeUnit, UnitChange,
-    UnitSide,
+    Around, Change, Communication, Contradicting, Diff, DiffSide, FamilyChange, FindingChange,
+    FindingChanges, Hardware, HostChange, KernelChange, LayerChange, MatchLevel, MatchedShare,
+    Median, Noise, NoiseOf, OneSided, PartChange, SCHEMA_VERSION, Sides, SiteChange, TimeUnit,
+    UnitChange, UnitSide, WallRange,
 };
 pub use trend::{
     TREND_SCHEMA, TREND_VERSION, Trend, TrendChange, TrendRow, trend, trend_html, trend_json,
@@ -36,7 +37,7 @@ use std::collections::BTreeMap;
 use super::welch::{SAME, is_beyond};
 use super::{comparison, share, some};
 use crate::base::units::percent;
-use crate::report::{Report, UnitKind};
+use crate::report::{Report, UnitKind, WorkUnit};
 use changes::Changes;
 use pair::{Pair, Pairs};
 use unit::Common;
@@ -72,7 +73,9 @@ impl Diff {
     /// Removes figures that would mislead because nothing can be compared.
     fn forget(&mut self) {
         self.wall = None;
+        self.wall_range = None;
         self.around = None;
+        self.contradicting = None;
         self.communication = None;
         self.host.clear();
         self.launch_interval = None;
@@ -100,12 +103,16 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
     let same_mix = same_mix(&old, &new);
     let pairs = pair::pair(old, new);
     let unit_of_work = basis.common.map(|common| common.change());
-    let wall = wall(&basis, before, after);
+    let mut changes = Changes::new(&basis, &pairs);
+    let wall::Wall {
+        change: wall,
+        range: wall_range,
+    } = wall::compare(&basis, changes.sizes, before, after);
     let (noise, noise_unknown) = match noise(&basis, wall.is_ok()) {
         Ok(noise) => (Some(noise), None),
         Err(why) => (None, Some(why)),
     };
-    let changes = Changes::new(&basis, &pairs, noise.as_ref());
+    changes.tolerate(noise.as_ref());
     let gpu_time = changes.total();
     let mut diff = Diff {
         schema_version: SCHEMA_VERSION,
@@ -118,7 +125,10 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         comparable: true,
         no_change: false,
         around: around(&basis, wall.as_ref().ok(), before, after),
+        contradicting: contradicting(&basis, wall.as_ref().ok(), before, after),
+        parts: parts(&basis, wall.is_ok(), before, after),
         wall: wall.as_ref().ok().copied(),
+        wall_range,
         wall_not_compared: wall.err(),
         unit_of_work,
         gpu_time,
@@ -133,7 +143,6 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         hardware: changes.hardware(before, after),
         regression: None,
         regression_unknown: None,
-        parts: parts(&basis, before, after),
         matched: matched(&pairs, before, after),
         by_kernel_name: basis.unit.is_call() && changes.mostly_kernels(),
         without_arguments: changes.without_arguments(),
@@ -280,34 +289,6 @@ fn side(report: &Report) -> DiffSide {
     }
 }
 
-/// The wall time of the unit of work, or why it is not compared.
-fn wall(basis: &Basis<'_>, before: &Report, after: &Report) -> Result<Change, String> {
-    let (slowed_before, slowed_after) = (
-        before.summary.idle_unreliable.as_ref(),
-        after.summary.idle_unreliable.as_ref(),
-    );
-    // What slowed both down alike is in both.
-    if slowed_before.is_some() != slowed_after.is_some() {
-        let why = slowed_before.or(slowed_after).map_or("", |why| why.trim());
-        return Err(format!(
-            "only one of the captures was slowed down: {}",
-            why.trim_end_matches('.')
-        ));
-    }
-    let (b, a) = match (basis.unit, basis.common) {
-        // A report of an older version has nothing else.
-        (TimeUnit::Step, None) => (before.summary.step_ns, after.summary.step_ns),
-        (_, Some(common)) => {
-            let unit = common.change();
-            (Some(unit.before.wall_ns), Some(unit.after.wall_ns))
-        }
-        _ => (None, None),
-    };
-    let known = b.zip(a).filter(|(before, _)| *before > 0.0);
-    let change = known.map(|(before, after)| Change::new(before, after));
-    change.ok_or_else(|| "the profiles have no unit of work in common".to_owned())
-}
-
 /// The range around all of the work, where it changed otherwise than the unit of work.
 fn around(
     basis: &Basis<'_>,
@@ -330,6 +311,43 @@ fn around(
     (alike && differs).then(|| Around {
         name: name.clone(),
         wall: change,
+    })
+}
+
+/// The longest range around all of the work, where it changed in the other direction than the unit of work.
+fn contradicting(
+    basis: &Basis<'_>,
+    wall: Option<&Change>,
+    before: &Report,
+    after: &Report,
+) -> Option<Contradicting> {
+    let unit = basis.common?.change();
+    let count = unit.before.count as f64;
+    if unit.before.count != unit.after.count {
+        return None;
+    }
+    let length = |range: &WorkUnit| {
+        let once = range.kind == UnitKind::Range && range.count == 1;
+        let ns = range.wall_ns.first().filter(|_| once)?;
+        (range.held_share > 1.0 - SAME).then_some(*ns as f64)
+    };
+    let both = before.units.iter().filter_map(|range| {
+        let mut others = after.units.iter();
+        let other = others.find(|o| o.kind == range.kind && o.name == range.name)?;
+        Some((&range.name, length(range)?, length(other)?))
+    });
+    let (name, old, new) = both.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (step, range) = (wall?.ratio, Change::new(old, new));
+    let opposite = (step - 1.0) * (range.ratio - 1.0) < 0.0;
+    let much = (range.ratio - step).abs() > MUCH
+        && (range.ratio - 1.0).abs().min((step - 1.0).abs()) > SAME;
+    (opposite && much).then(|| Contradicting {
+        name: name.clone(),
+        wall: range,
+        outside: Change::new(
+            (old - count * unit.before.wall_ns).max(0.0),
+            (new - count * unit.after.wall_ns).max(0.0),
+        ),
     })
 }
 
@@ -369,12 +387,10 @@ fn noise(basis: &Basis<'_>, wall: bool) -> Result<Noise, String> {
 
 /// Parts of a unit of work on one GPU. They make up its wall time: what the window holds of them is taken in
 /// proportion.
-fn parts(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<PartChange> {
+fn parts(basis: &Basis<'_>, with_idle: bool, before: &Report, after: &Report) -> Vec<PartChange> {
     if basis.unit.is_call() {
         return Vec::new();
     }
-    let untrusted =
-        before.summary.idle_unreliable.is_some() != after.summary.idle_unreliable.is_some();
     let unit = basis.common.map(|common| common.change());
     let of = |report: &Report, what: &str, scale: f64, side: Option<UnitSide>| {
         let parts = || report.timeline.parts.iter();
@@ -389,7 +405,7 @@ fn parts(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<PartChange> 
     };
     ["compute", "communication", "copy", "set", "idle"]
         .into_iter()
-        .filter(|what| !(untrusted && *what == "idle"))
+        .filter(|what| with_idle || *what != "idle")
         .map(|what| PartChange {
             what: what.to_owned(),
             before_ns: of(before, what, basis.scale.0, unit.as_ref().map(|u| u.before)),
@@ -465,8 +481,29 @@ fn is_beyond_noise(diff: &Diff, ratio: f64) -> bool {
     is_beyond(ratio, diff.noise.map_or(0.0, |n| n.share))
 }
 
-fn slower_by(diff: &Diff) -> Option<f64> {
+/// The range of [`normalized`] without what recording added: one value where that is nothing, or in both.
+fn normalized_range(diff: &Diff) -> Option<(f64, f64)> {
     let ratio = normalized(diff)?;
+    let of_data = |ratio: f64| ratio / diff.sizes.unwrap_or(1.0);
+    Some(match diff.wall_range.filter(|_| diff.wall.is_some()) {
+        Some(range) => (of_data(range.ratio_low), of_data(range.ratio_high)),
+        None => (ratio, ratio),
+    })
+}
+
+/// Whether the comparison is one of kernel times although the GPU works for less than half of the time, so that it
+/// does not tell which side is faster.
+fn kernels_tell_little(diff: &Diff) -> bool {
+    let busy = |side: &UnitSide| 1.0 - narrative::idle_share(side);
+    let least = match &diff.unit_of_work {
+        Some(unit) => busy(&unit.before).min(busy(&unit.after)),
+        None => 1.0 - diff.before.idle_share.max(diff.after.idle_share),
+    };
+    diff.comparable && diff.wall.is_none() && least < MOST
+}
+
+fn slower_by(diff: &Diff) -> Option<f64> {
+    let (ratio, _) = normalized_range(diff)?;
     (ratio > 1.0 && is_beyond_noise(diff, ratio)).then_some(ratio - 1.0)
 }
 
@@ -490,7 +527,10 @@ fn is_same(diff: &Diff) -> bool {
     let f = &diff.findings;
     let no_finding = f.fixed.is_empty() && f.new.is_empty() && f.unclear.is_empty();
     let alike = |c: Option<Change>| c.is_none_or(|c| !is_beyond_noise(diff, c.ratio));
+    let tells = diff.unit.is_call() || !kernels_tell_little(diff);
     diff.comparable
+        && tells
+        && diff.contradicting.is_none()
         && no_work
         && no_finding
         && alike(diff.wall)

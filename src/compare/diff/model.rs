@@ -33,13 +33,21 @@ pub struct Diff {
     pub no_change: bool,
     /// The step, or the other unit of work that both have; `null` where single calls are compared.
     pub unit_of_work: Option<UnitChange>,
-    /// Mean wall time of the unit of work, unless only one capture slowed the host down.
+    /// Mean wall time of the unit of work as recorded; `null` where recording slowed the host down so differently
+    /// that either side may be faster.
     pub wall: Option<Change>,
+    /// The same without what recording added; `null` where that is nothing, or alike on both sides.
+    #[serde(default)]
+    pub wall_range: Option<WallRange>,
     /// Why wall times are not compared; `null` where they are.
     pub wall_not_compared: Option<String>,
     /// Length of the shortest range around all of the work, where it changed otherwise than the unit of work:
     /// time outside the units counts in it.
     pub around: Option<Around>,
+    /// The longest range around all of the work that both have once, where it changed in the other direction than the
+    /// unit of work.
+    #[serde(default)]
+    pub contradicting: Option<Contradicting>,
     /// GPU time (sum of kernel durations) of the unit of work, or of the calls that both have; without
     /// communication, which may be waiting for other ranks.
     pub gpu_time: Option<Change>,
@@ -64,7 +72,7 @@ pub struct Diff {
     pub gpus_differ: bool,
     /// Peaks of the GPUs compared, where both are known and differ.
     pub hardware: Option<Hardware>,
-    /// Slowdown of `after` as a share of the wall time, else of the GPU time; per unit of data where the sizes
+    /// Slowdown of `after` as a share of the wall time, at least, by `wall_range`; per unit of data where the sizes
     /// changed. `null` when it is not slower, when the difference is within the noise (95 % interval) or below
     /// 2 %, or when it is not known.
     pub regression: Option<f64>,
@@ -188,6 +196,26 @@ pub struct UnitSide {
     pub kernels: f64,
 }
 
+/// Between which lengths wall times are without what recording added to them. The upper ends are the times as
+/// recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct WallRange {
+    /// Lower end before.
+    pub before_low_ns: f64,
+    /// Upper end before.
+    pub before_high_ns: f64,
+    /// Lower end after.
+    pub after_low_ns: f64,
+    /// Upper end after.
+    pub after_high_ns: f64,
+    /// Smallest ratio of a time after to one before. Where both were recorded alike, recording added the same share
+    /// of what it may have added at most.
+    pub ratio_low: f64,
+    /// Largest ratio of a time after to one before.
+    pub ratio_high: f64,
+}
+
 /// A range around all of the work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -196,6 +224,18 @@ pub struct Around {
     pub name: String,
     /// Its wall time.
     pub wall: Change,
+}
+
+/// A range around all of the work that became longer while the units of work in it became shorter, or the reverse.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Contradicting {
+    /// Text of the range.
+    pub name: String,
+    /// Its wall time.
+    pub wall: Change,
+    /// The part of it outside the units of work.
+    pub outside: Change,
 }
 
 /// Communication of a unit of work, mean of the ranks. Of each collective, the time of the rank that joined
@@ -496,6 +536,12 @@ pub struct FindingChange {
     pub before_share: Option<f64>,
     /// The same after.
     pub after_share: Option<f64>,
+    /// Time that it costs outside the steps before, in ns; `null` where the rule does not state it.
+    #[serde(default)]
+    pub before_outside_ns: Option<f64>,
+    /// The same after.
+    #[serde(default)]
+    pub after_outside_ns: Option<f64>,
     /// Whether it is still there, but too small to act on.
     pub below_floor: bool,
 }

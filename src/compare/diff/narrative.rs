@@ -6,8 +6,8 @@ use super::model::{
     Diff, FindingChange, HostChange, MatchLevel, MatchedShare, PartChange, TimeUnit, UnitSide,
 };
 use super::{
-    FLOOR, MOST, SAME, SOME, changed_parts, is_beyond_noise, least_matched, measure, normalized,
-    work,
+    FLOOR, MOST, MUCH, SAME, SOME, changed_parts, is_beyond_noise, kernels_tell_little,
+    least_matched, measure, normalized, wall, work,
 };
 use crate::base::text::capitalized;
 use crate::base::units::{average, counted, ns, percent, times};
@@ -24,6 +24,7 @@ const EXPLAINS: f64 = 0.5;
 /// The opening: the result first, then its cause, the findings, and how certain it is.
 pub(super) fn opening(diff: &Diff) -> Vec<String> {
     let mut sentences = vec![answer(diff)];
+    sentences.extend(outside(diff));
     sentences.extend(cause(diff));
     sentences.extend(gpu_beside_wall(diff));
     sentences.extend(hardware(diff));
@@ -48,6 +49,23 @@ fn answer(diff: &Diff) -> String {
     };
     let Some(change) = measure(diff) else {
         return capitalized(&format!("{gpus}{}; {}.", incomparable(diff), totals(diff)));
+    };
+    // The whole comes before its parts.
+    let gpus = match &diff.contradicting {
+        Some(range) => format!(
+            "{gpus}{} around all of the work takes {}: {}, before {}; but ",
+            name(&range.name),
+            by(range.wall.ratio, "wall time"),
+            ns(range.wall.after_ns),
+            ns(range.wall.before_ns)
+        ),
+        None => gpus,
+    };
+    // The kernels do not answer the question.
+    let gpus = match (kernels_tell_little(diff), diff.unit.is_call()) {
+        (false, _) => gpus,
+        (true, true) => format!("whether the program is faster is not known; {gpus}"),
+        (true, false) => format!("whether {} is faster is not known; {gpus}", unit_name(diff)),
     };
     let subject = subject(diff);
     let (before, after) = (ns(change.before_ns), ns(change.after_ns));
@@ -144,16 +162,60 @@ fn totals(diff: &Diff) -> String {
     )
 }
 
+/// What changed outside the units of work, where that made the whole slower and them faster or the reverse, and the
+/// findings about it.
+fn outside(diff: &Diff) -> Option<String> {
+    let range = diff.contradicting.as_ref()?;
+    let whole = range.outside.after_ns - range.outside.before_ns;
+    let f = &diff.findings;
+    let findings = f.fixed.iter().chain(&f.new).chain(&f.still);
+    let known = findings.filter_map(|finding| {
+        let (before, after) = (finding.before_outside_ns, finding.after_outside_ns);
+        let (old, new) = (before.unwrap_or(0.0), after.unwrap_or(0.0));
+        ((new - old) * whole.signum() >= MUCH * whole.abs()).then(|| {
+            let (after, before) = (ns(new), ns(old));
+            format!(
+                "; of that, \"{}\" costs {after}, before {before}",
+                finding.title
+            )
+        })
+    });
+    let known: Vec<String> = known.collect();
+    let (after, before) = (ns(range.outside.after_ns), ns(range.outside.before_ns));
+    Some(format!(
+        "{} takes {after} outside of {}, before {before}{}.",
+        name(&range.name),
+        match diff.unit {
+            TimeUnit::Step => "its steps".to_owned(),
+            _ => unit_name(diff),
+        },
+        known.concat()
+    ))
+}
+
 /// The length of the range around all of the work, where it contradicts the unit of work.
 fn around(diff: &Diff) -> String {
-    diff.around.as_ref().map_or(String::new(), |around| {
-        format!(
-            "; but {} around them takes {}, before {}",
-            name(&around.name),
-            ns(around.wall.after_ns),
-            ns(around.wall.before_ns)
-        )
-    })
+    let said = |name: &String| {
+        diff.contradicting
+            .as_ref()
+            .is_some_and(|range| range.name == *name)
+    };
+    diff.around
+        .as_ref()
+        .filter(|around| !said(&around.name))
+        .map_or(String::new(), |around| {
+            format!(
+                "; {}{} around them takes {}, before {}",
+                if diff.contradicting.is_some() {
+                    ""
+                } else {
+                    "but "
+                },
+                name(&around.name),
+                ns(around.wall.after_ns),
+                ns(around.wall.before_ns)
+            )
+        })
 }
 
 /// Busy and idle time and kernels of the unit of work, else of the captures.
@@ -645,13 +707,18 @@ pub(super) fn cautions(
     if let Some(why) = diff.wall_not_compared.as_ref().filter(|_| with_units) {
         cautions.push(format!("Wall times are not compared: {why}."));
     }
-    if let Some(why) = before.summary.idle_unreliable.as_ref()
-        && diff.wall.is_some()
-    {
-        cautions.push(format!(
+    match (&diff.wall_range, before.summary.idle_unreliable.as_ref()) {
+        _ if diff.wall.is_none() => {}
+        (Some(range), _) => cautions.push(format!(
+            "Wall times are as recorded; {}: {}.",
+            wall::lengths_of(range),
+            wall::reasons(before, after)
+        )),
+        (None, Some(why)) => cautions.push(format!(
             "Recording slowed both programs down, so wall and idle time are longer than without it: {}.",
             why.trim().trim_end_matches('.')
-        ));
+        )),
+        (None, None) => {}
     }
     if diff.before.devices != diff.after.devices {
         let per_gpu = match diff.unit {

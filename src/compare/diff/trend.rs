@@ -5,7 +5,7 @@ use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
 use super::model::{Diff, DiffSide, UnitSide};
-use super::{diff, is_beyond_noise, measure, narrative, normalized};
+use super::{diff, is_beyond_noise, kernels_tell_little, measure, narrative, normalized};
 use crate::base::units::{change, ns};
 use crate::report::{Report, TemplateError, document, page, to_json};
 
@@ -108,7 +108,7 @@ fn idle(unit: Option<&UnitSide>, report: &DiffSide) -> f64 {
 }
 
 fn of(diff: &Diff) -> TrendChange {
-    let ratio = normalized(diff).filter(|_| diff.comparable);
+    let ratio = normalized(diff).filter(|_| diff.comparable && !kernels_tell_little(diff));
     TrendChange {
         ratio,
         noise: diff.noise.map(|noise| noise.share),
@@ -124,9 +124,7 @@ fn opening(first: &[Diff], previous: &[Diff]) -> Vec<String> {
     };
     let mut sentences: Vec<String> = whole.verdict.first().cloned().into_iter().collect();
     let apart = |diff: &&Diff| normalized(diff).map_or(0.0, |ratio| (ratio - 1.0).abs());
-    let known = previous.iter().filter(|diff| {
-        diff.comparable && normalized(diff).is_some_and(|ratio| is_beyond_noise(diff, ratio))
-    });
+    let known = previous.iter().filter(|diff| of(diff).beyond_noise);
     let largest = known.max_by(|a, b| apart(a).total_cmp(&apart(b)));
     sentences.push(
         match largest.and_then(|diff| Some((diff, measure(diff)?))) {
