@@ -82,9 +82,10 @@ impl EvidenceRow {
         };
         let estimated = self
             .estimated()
-            .map_or_else(String::new, |range| format!("; estimated: {range}"));
+            .map_or_else(String::new, |range| format!("; {range} were estimated"));
         format!(
-            "Measured on {} with torch {} ({}): the fix saved {} of {of} in evidence/{}.py{estimated}.",
+            "In a test program of pyprof-advise, on {} with torch {} ({}), the fix saved {} of {of}{estimated} \
+             (docs/evidence.md, `{}`).",
             self.gpu,
             self.torch,
             self.date,
@@ -174,8 +175,8 @@ mod tests {
         assert_eq!(section("precision/amp-off", &rows), "");
         assert_eq!(
             rows[0].sentence(),
-            "Measured on NVIDIA H100 with torch 2.9 (2026-01-01): the fix saved 16.0 ms ± 200 us of a step of 20.0 ms in \
-             evidence/tf32.py; estimated: 8.00 ms to 16.0 ms."
+            "In a test program of pyprof-advise, on NVIDIA H100 with torch 2.9 (2026-01-01), the fix saved 16.0 ms ± \
+             200 us of a step of 20.0 ms; 8.00 ms to 16.0 ms were estimated (docs/evidence.md, `tf32`)."
         );
     }
 }

@@ -48,6 +48,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     }
     let basis = Basis::of(s);
     let caveats: Vec<String> = [
+        what_if(report),
         straggler(report),
         graphs(s),
         copies(report),
@@ -317,6 +318,14 @@ fn copies(report: &Report) -> Option<String> {
             }
         )
     })
+}
+
+fn what_if(report: &Report) -> Option<String> {
+    let gpu = report.method.gpu.as_ref().filter(|gpu| gpu.what_if)?;
+    Some(format!(
+        "What if this ran on {}: times are those of the GPU that recorded them, so no saving is one of a real step.",
+        text::md(&gpu.name)
+    ))
 }
 
 fn unknown_gpu(report: &Report) -> Option<String> {
