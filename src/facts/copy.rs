@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::call_operators::{CallOperators, EnclosingRanges};
+use super::enclosing_ops::operator_in;
 use super::gap::CpuWork;
 use super::{Answer, Entry, FactTable, Subject, facts, word};
 use crate::correlate::Run;
@@ -22,6 +23,10 @@ pub(super) struct CopyGroup {
     pub(super) time_ns: f64,
     pub(super) exposed_ns: f64,
     pub(super) longest_ns: f64,
+    /// Bytes and call of the longest copy.
+    longest: (u64, Option<CallId>),
+    /// Bytes per device.
+    by_device: BTreeMap<DeviceId, u64>,
     pub(super) small: u64,
     /// Time of copies with which autograd keeps the gradient of a parameter.
     gradient_ns: f64,
@@ -128,6 +133,8 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
             time_ns: 0.0,
             exposed_ns: 0.0,
             longest_ns: 0.0,
+            longest: (0, None),
+            by_device: BTreeMap::new(),
             small: 0,
             gradient_ns: 0.0,
             compiled_ns: 0.0,
@@ -145,7 +152,12 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
         group.bytes += copy.bytes as f64;
         group.time_ns += copy.span.ns() as f64;
         group.exposed_ns += exposed as f64;
-        group.longest_ns = group.longest_ns.max(copy.span.ns() as f64);
+        if copy.span.ns() as f64 > group.longest_ns {
+            group.longest_ns = copy.span.ns() as f64;
+            group.longest = (copy.bytes, id);
+        }
+        let of_device = group.by_device.entry(copy.device).or_default();
+        *of_device = of_device.saturating_add(copy.bytes);
         if let Some(ops) = enclosing.filter(|ops| ops.compiled) {
             let ns = copy.span.ns() as f64;
             group.compiled_ns += ns;
@@ -290,6 +302,14 @@ impl CopyGroup {
         described(self.kind, (self.src, self.dst), "copies")
     }
 
+    /// The number of devices that get the same number of bytes each, if all do and there are several.
+    fn alike(&self, devices: usize) -> Option<usize> {
+        let mut bytes = self.by_device.values();
+        let first = bytes.next().filter(|bytes| **bytes > 0)?;
+        let all = devices > 1 && self.by_device.len() == devices && bytes.all(|b| b == first);
+        all.then_some(devices)
+    }
+
     /// The kind of memory on the host's side.
     fn host_side(&self) -> Option<MemoryKind> {
         match self.kind {
@@ -298,6 +318,23 @@ impl CopyGroup {
             _ => None,
         }
     }
+}
+
+/// The innermost range around a call that is no operator: a layer of FSDP, or a range of the program.
+fn range_around(run: &Run, call: CallId) -> Option<StrId> {
+    let call = run.profile.calls.get(call.idx())?;
+    let ranges = run.profile.ranges.iter();
+    let around = ranges.filter(|range| {
+        range.thread == call.thread
+            && range.span.start <= call.span.start
+            && range.span.end >= call.span.end
+            && range.seq.is_none()
+            && matches!(
+                operator_in(run.profile.text(range.text)),
+                None | Some("fsdp")
+            )
+    });
+    Some(around.min_by_key(|range| range.span.ns())?.text)
 }
 
 /// Bytes per second; does not apply if the time is 0.
@@ -362,6 +399,20 @@ pub(super) const ENTRIES: &[Entry<Copies>] = facts! {
     "copy.gradient_ns": DOUBLE => |c| c.group.gradient_ns,
     /// Longest copy
     "copy.longest_ns": DOUBLE => |c| c.group.longest_ns,
+    /// Bytes of the longest copy
+    "copy.longest_bytes": DOUBLE => |c| c.group.longest.0 as f64,
+    /// The innermost range around the call of the longest copy that is no operator: a layer, or a part of the
+    /// program; silent where there is none
+    "copy.longest_range": STR => |c| {
+        let range = c.group.longest.1.and_then(|call| range_around(&c.table.costed.run, call));
+        Answer::or_silent(range.map(|id| c.table.text(id)))
+    },
+    /// Number of GPUs, where there are several and each gets or sends exactly as many bytes in these copies as
+    /// each other one; silent for others
+    "copy.alike_gpus": INT => |c| {
+        let devices = c.table.costed.run.timeline.devices.len();
+        Answer::or_silent(c.group.alike(devices).map(|n| n as u64))
+    },
     /// Copy time while no kernel ran on the device
     "copy.exposed_ns": DOUBLE => |c| c.group.exposed_ns,
     /// Exposed copy time as a share of the window
