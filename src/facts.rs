@@ -30,6 +30,7 @@ mod first_fp64;
 mod framework_signs;
 mod gap;
 mod gpu;
+mod gradient_sums;
 mod graphs;
 mod growing_cats;
 mod growing_passes;

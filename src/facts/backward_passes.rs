@@ -24,9 +24,10 @@ struct Passes {
 /// forward pass counts up. A node with a higher number than all before belongs to a new forward pass. A
 /// process has a thread per GPU; each runs a part of every pass.
 pub(super) fn count(run: &Run) -> u64 {
-    let is_node = by_string(run, |text| text.starts_with(EVALUATES));
+    let mut is_node = by_string(run, |text| text.starts_with(EVALUATES));
     if !is_node.contains(&true) {
-        return 0;
+        // Before PyTorch 1.7, nodes have no range of the engine around them.
+        is_node = by_string(run, is_bare_node);
     }
     let mut threads: FxHashMap<ThreadId, Passes> = FxHashMap::default();
     for range in &run.profile.ranges {
@@ -51,6 +52,13 @@ pub(super) fn count(run: &Run) -> u64 {
         }
     }
     processes.into_values().sum()
+}
+
+/// Whether the name is that of a node itself: `AddmmBackward`, `MulBackward0`.
+fn is_bare_node(text: &str) -> bool {
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = name.strip_suffix("Backward").unwrap_or_default();
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]

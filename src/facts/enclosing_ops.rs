@@ -128,6 +128,9 @@ impl Names {
     }
 }
 
+/// The word of the node in which autograd keeps the gradient of a parameter.
+pub(super) const KEEPS_GRADIENT: &str = "accumulate_grad";
+
 /// What PyTorch's own ranges stand for that are no operators, by a word that no operator has. A node of
 /// autograd for slices has the word of the operator that it calls: the engine, not the operator, adds its
 /// result to the gradients of other slices.
@@ -144,6 +147,10 @@ fn framework_word(text: &str) -> Option<&'static str> {
     // `.forward` encloses the model.
     if text.starts_with("FSDP::") || text.starts_with("FullyShardedDataParallel._") {
         return Some("fsdp");
+    }
+    // torch/csrc/autograd/functions/accumulate_grad.cpp. The engine's range around it holds hooks as well.
+    if text.ends_with("AccumulateGrad") && !text.starts_with(EVALUATES) {
+        return Some(KEEPS_GRADIENT);
     }
     // torch/_dynamo, torch/_functorch
     if text.starts_with("Torch-Compiled Region") || node.contains("CompiledFunction") {
@@ -240,6 +247,7 @@ mod tests {
             ("FSDP::all_gather (layers.0)", "fsdp"),
             ("FullyShardedDataParallel._pre_forward", "fsdp"),
             ("Torch-Compiled Region: 0/0", "torch_compiled"),
+            ("torch::autograd::AccumulateGrad", "accumulate_grad"),
             (
                 "autograd::engine::evaluate_function: SelectBackward0",
                 "select_backward",

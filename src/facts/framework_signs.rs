@@ -9,6 +9,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::enclosing_ops::EnclosingOps;
+use super::gradient_sums::GradientSums;
 use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Runs;
@@ -207,6 +209,11 @@ impl FrameworkSigns {
             signs_found.bucket_copy_ns = copied_in(&costed.run, signs);
         }
         signs_found
+    }
+
+    /// How the program keeps the gradients of its parameters.
+    pub(super) fn gradient_sums(&self, run: &Run, ops: &EnclosingOps) -> GradientSums {
+        GradientSums::of(run, ops, self.backward_passes, self.optimizer_steps)
     }
 
     fn count_ranges(&mut self, costed: &Costed, signs: &Signs) {

@@ -17,6 +17,7 @@ use super::equal_calls::EqualCalls;
 use super::framework_signs::{self, FrameworkSigns, Signs};
 use super::gap::{self, GapGroup, GapScope, Gaps};
 use super::gpu::{GpuScope, GpuSubject};
+use super::gradient_sums::GradientSums;
 use super::growing_passes::{self, GrowingPasses};
 use super::host::Host;
 use super::host_work::HostWork;
@@ -75,6 +76,7 @@ pub struct FactTable<'a> {
     pub(super) unrecorded: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
     pub(super) embedding_tables: EmbeddingTables,
+    pub(super) gradient_sums: GradientSums,
     pub(super) program: ProgramSigns,
     pub(super) worker_start: Option<WorkerStart>,
     copies: Vec<CopyGroup>,
@@ -193,9 +195,11 @@ impl<'a> FactTable<'a> {
             rows_used = rows_used::of(costed);
             growing_passes = GrowingPasses::of(costed, &rows_used);
         }
+        let gradient_sums = framework.gradient_sums(run, &enclosing_ops);
         FactTable {
             costed,
             totals,
+            gradient_sums,
             rows_used,
             growing_passes,
             padded_lengths,
