@@ -48,6 +48,7 @@ mod padded_lengths;
 mod plain_attention;
 mod program;
 mod range_paths;
+mod reduction_copies;
 mod rows_used;
 mod run;
 mod same_kernels;

@@ -449,6 +449,14 @@ const ENTRIES: &[Entry<Runs>] = facts! {
         let ns = named.map(|s| s.time_ns).fold(0, i64::saturating_add);
         Answer::share(ns as f64, t.sums.kernel_ns)
     },
+    /// GPU time of the backward passes without collectives, which may run beside them
+    "run.backward_ns": DOUBLE => |t| {
+        let sites = t.costed.run.sites.iter().zip(&t.costed.sites);
+        let work = sites.filter(|(site, cost)| {
+            site.direction == Direction::Bprop && cost.family != Family::Communication
+        });
+        work.map(|(site, _)| site.time_ns as f64).sum::<f64>()
+    },
     /// Backward passes or optimizer steps were seen, by operators, ranges or kernels; silent where none was, and
     /// modules are wrapped for activation checkpointing
     "run.training": BOOL needs RANGES_OF_OPS => |t| {

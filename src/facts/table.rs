@@ -40,7 +40,7 @@ use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
     Subject, Totals,
 };
-use super::{growing_cats, plain_attention, rows_used, step_weight, unrecorded};
+use super::{growing_cats, plain_attention, reduction_copies, rows_used, step_weight, unrecorded};
 use crate::base::DType;
 use crate::correlate::{Direction, Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
@@ -794,7 +794,7 @@ fn of_sites(run: &Run, kernels: &[f64]) -> Vec<f64> {
     sums
 }
 
-/// Per kernel: idle time in which the GPU waited for its launch, in ns.
+/// Per kernel: idle time in which the GPU waited for its launch, in ns; for the reduction of a gradient also for copies.
 fn launch_ns_of_kernels(run: &Run) -> Vec<f64> {
     let mut times = vec![0.0; run.profile.kernels.len()];
     for (kernel, ns) in before_launches(run) {
@@ -802,6 +802,7 @@ fn launch_ns_of_kernels(run: &Run) -> Vec<f64> {
             *time += ns;
         }
     }
+    reduction_copies::add_idle_time(run, &mut times);
     times
 }
 

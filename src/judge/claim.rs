@@ -477,6 +477,10 @@ impl<'a> Claims<'a> {
             }
             SavingKind::Gpu => self.claim_sites(matched, wanted, before),
             SavingKind::Idle => {
+                // What exceeds the time before launches is that of the work, which goes away with them.
+                let launches = matched.launches.map_or(wanted, |launches| launches.high);
+                let work = self.claim_sites(matched, (wanted - launches).max(0.0), before);
+                let wanted = wanted.min(launches);
                 let left = self.totals.reliable_idle_ns - self.idle + self.claimed_twice();
                 let taken =
                     self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
@@ -491,7 +495,8 @@ impl<'a> Claims<'a> {
                 let copies = (wanted - matched.affected.idle_ns).min(matched.affected.copy_ns);
                 let copies = copies.min(self.totals.copy_ns - self.copy).max(0.0);
                 self.copy += copies;
-                Taken::of(taken + copies, Some(StepWeight::exactly(1.0)))
+                let all = taken + copies + work.claimed;
+                Taken::of(all, Some(StepWeight::exactly(1.0)))
             }
             SavingKind::Copy => {
                 let left = self.totals.copy_ns - self.copy;

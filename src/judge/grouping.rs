@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::evaluate::{Match, Range, RuleInput, RuleMatches, number};
 use super::expr::{EvalContext, Expr, Found, Undecided};
 use super::resolve::FLOOR;
-use super::rule::{GroupBy, Rule};
+use super::rule::{COMMUNICATION, GroupBy, Rule};
 use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
 use crate::facts::{AffectedTime, Answer, Member, MemberKind, SitePart, Totals, Value};
@@ -187,8 +187,12 @@ fn draft(
     totals: &Totals,
 ) -> Option<FindingDraft> {
     let kind = if saves_idle_time(&matches, totals) {
+        // Collectives that run beside other work leave nothing where they were: the step becomes shorter by the time
+        // in which they ran as well as by the idle time before them.
+        let moves = rule.category() == COMMUNICATION;
         for matched in &mut matches {
-            matched.saving = matched.launches;
+            let work = matched.work.filter(|_| moves);
+            matched.saving = sum([matched.launches, work].into_iter());
             matched.affected.idle_ns = matched.affected.launch_ns;
         }
         SavingKind::Idle
@@ -229,7 +233,7 @@ fn draft(
     found.set("found.gpu_share", double(share));
     // Collectives that wait for other ranks make nothing else less of the model's work.
     let communication_ns = match rule.category() {
-        "communication" => 0.0,
+        COMMUNICATION => 0.0,
         _ => totals.comm_ns,
     };
     let kernel_share = part(in_sites(&matches), totals.kernel_ns - communication_ns);

@@ -69,7 +69,8 @@ pub const KEYS: &[Key] = keys! {
     "outside_ns": EXPRESSION,
     /// share of the launches of the covered work that the fix removes, 0 to 1; the saving is this share of the idle time
     /// before these launches, where that is 1 % of the window or more and shortens the steps more than `saving_ns` does;
-    /// else steps become shorter at least by this share of the host's time for these launches, up to `saving_ns`
+    /// else steps become shorter at least by this share of the host's time for these launches, up to `saving_ns`. In the
+    /// category `communication`, `saving_ns` is added to the idle time
     "launches_removed": EXPRESSION,
     /// what the fix changes; of two findings with different values of one key for the same site, the one with the larger
     /// lower end of its saving stays

@@ -16,7 +16,7 @@ use super::expr::EvalContext;
 use super::grouping::{self, FindingDraft};
 use super::long_gaps;
 use super::order::{FindingFigures, SavingFigures, Standing};
-use super::rule::{GroupBy, PROFILE, Rule};
+use super::rule::{COMMUNICATION, GroupBy, PROFILE, Rule};
 use super::rule_set::{is_profile, overrides};
 use super::template::Template;
 use super::vendor_words::{for_windows, in_vendor_words, vendor_links};
@@ -529,7 +529,7 @@ pub(super) fn matters(finding: &Finding, totals: &Totals) -> bool {
         }
         (SavingKind::Idle, _) => (saving.claimed_low_ns, saving.claimed_ns, totals.window_ns),
         // Waiting for other ranks is time of the step, whatever else limits it.
-        (_, Some((low, high))) if finding.category != "communication" => (low, high, per_device),
+        (_, Some((low, high))) if finding.category != COMMUNICATION => (low, high, per_device),
         _ => (saving.claimed_low_ns, saving.claimed_ns, totals.gpu_busy_ns),
     };
     is_above_floor(low, high, whole)

@@ -14,7 +14,7 @@ use crate::facts::{MemberKind, Value};
 
 /// The folders of rules, each with its subject. The folder of a rule is its category.
 pub const CATEGORIES: &[(&str, &str)] = &[
-    ("communication", "collectives and what they overlap with"),
+    (COMMUNICATION, "collectives and what they overlap with"),
     ("copies", "memory copies between host and GPU"),
     ("fusion", "kernels that should be one"),
     (
@@ -33,6 +33,8 @@ pub const CATEGORIES: &[(&str, &str)] = &[
 /// The category of rules about the quality of the capture. They run first, and only they may use
 /// `vetoes` and `lowers_confidence`.
 pub const PROFILE: &str = "profile";
+/// The category of rules about collectives.
+pub const COMMUNICATION: &str = "communication";
 /// The category of a rule that a user gives as a single file.
 pub const USER: &str = "user";
 

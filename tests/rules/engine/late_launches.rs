@@ -95,6 +95,29 @@ fn kernel_time_counts_in_part_where_only_the_upper_end_brings_launches_in_time()
 }
 
 #[test]
+fn collectives_that_go_away_with_late_launches_save_their_time_as_well() {
+    let saved = |id: &str, launches: f64| {
+        let text = rule("saving_ns = 'site.time_ns * 0.5'\nlaunches_removed = '0.5'");
+        let rules = load(&[(id, text.as_str())]).unwrap();
+        let mut run = Fake::default();
+        run.totals.step_weight = Some(0.2);
+        run.totals.late_launch_ns = 4e5;
+        run.site(0, "a", 2e5, 0.0, &[("site.family", s("gemm"))]);
+        run.members[0].2.launch_ns = launches;
+        let results = run.judge(&rules);
+        let mut all = results.findings.iter().chain(&results.minor);
+        let saving = all.next().unwrap().saving.unwrap();
+        (saving.kind, saving.claimed_ns, saving.step_ns)
+    };
+    use SavingKind::{Gpu, Idle};
+    let both = saved("communication/x", 4e5);
+    assert_eq!(both, (Idle, 3e5, Some(3e5)));
+    assert_eq!(saved("layers/x", 4e5), (Idle, 2e5, Some(2e5)));
+    // Launches that are not late leave the time of the collectives.
+    assert_eq!(saved("communication/x", 0.0).0, Gpu);
+}
+
+#[test]
 fn faster_launches_and_fewer_launches_do_not_save_the_same_gaps() {
     let faster =
         rule("for_each = \"gap\"\nwhen = 'gap.time_ns > 0.0'\nsaving_ns = 'gap.time_ns * 0.9'");
