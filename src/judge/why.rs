@@ -81,8 +81,8 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, results: &RuleResults) -> String 
         let _ = writeln!(out, "no {fact} in {members} of them{needs}");
     }
     views.sort_by(|a, b| {
-        (a.0.cmp(&b.0))
-            .then(b.1.total_cmp(&a.1))
+        (b.1.total_cmp(&a.1))
+            .then(a.0.cmp(&b.0))
             .then(a.2.cmp(&b.2))
     });
     for (outcome, _, member) in views.iter().take(SHOWN) {
@@ -258,7 +258,7 @@ fn sources_of(expr: &Expr, rule: &Rule) -> String {
     all
 }
 
-/// How a condition came out for a member; the first are shown first.
+/// How a condition came out for a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum MemberOutcome {
     Matched,
