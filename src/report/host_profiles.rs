@@ -1,5 +1,7 @@
 //! Where the host spends its time, from profiles of their own (`--host`).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::build::label;
@@ -20,7 +22,8 @@ pub struct HostProfileReport {
     pub file: String,
     /// The profiler that wrote it: `cProfile`.
     pub profiler: String,
-    /// Functions or lines, longest time first, at most 5. Actions that only enclose others are left out.
+    /// Functions or lines, longest time first, at most 5; those without a sample in the analyzed window come last.
+    /// Actions that only enclose others are left out.
     pub lines: Vec<HostLineReport>,
     /// Whether the time of a line includes that of the functions it calls, so that lines overlap.
     #[serde(default)]
@@ -48,6 +51,9 @@ pub struct HostLineReport {
     pub calls: u64,
     /// By how much the memory of the process grew in it, in bytes; 0 where it was not measured.
     pub grown_bytes: f64,
+    /// Whether the times of the samples are known, and none of it lies in the analyzed window.
+    #[serde(default)]
+    pub outside: bool,
 }
 
 /// The resident memory of a process.
@@ -80,13 +86,17 @@ impl HostProfileReport {
         let lines = profile.lines.iter().filter(measured);
         let lines = lines.filter(|line| !profile.is_enclosing(line));
         let is_aligned = alignment == Alignment::Aligned;
+        let inside = run
+            .filter(|_| is_aligned)
+            .and_then(|run| sampled(profile, run));
+        let lines = lines.map(|row| line(row, classes, inside.as_ref()));
+        let (mut lines, outside): (Vec<_>, Vec<_>) = lines.partition(|line| !line.outside);
+        lines.extend(outside);
+        lines.truncate(MAX_LINES);
         HostProfileReport {
             file: label(file),
             profiler: profile.profiler.to_owned(),
-            lines: lines
-                .take(MAX_LINES)
-                .map(|row| line(row, classes))
-                .collect(),
+            lines,
             includes_callees: profile.includes_callees(),
             alignment,
             note: note(profile, alignment, run),
@@ -95,9 +105,27 @@ impl HostProfileReport {
     }
 }
 
-fn line(line: &HostLine, classes: &Classes) -> HostLineReport {
+/// The functions and lines with a sample in the analyzed window; `None` where no sample has a time or none lies
+/// there.
+fn sampled(profile: &HostProfile, run: &Run) -> Option<BTreeSet<String>> {
+    let (timed, zero) = (profile.timed.as_ref()?, run.profile.unix_zero_ns?);
+    let window = run.window.span?;
+    let samples = timed.samples.iter();
+    let inside = samples.filter(|sample| window.contains(sample.unix_ns.saturating_sub(zero)));
+    let places: BTreeSet<u32> = inside.map(|sample| sample.place).collect();
+    let places = places
+        .into_iter()
+        .filter_map(|at| timed.places.get(at as usize));
+    let names: BTreeSet<String> = places.map(|place| name_of(&place.line)).collect();
+    (!names.is_empty()).then_some(names)
+}
+
+/// `inside`: the lines with samples in the analyzed window, where that is known.
+fn line(line: &HostLine, classes: &Classes, inside: Option<&BTreeSet<String>>) -> HostLineReport {
+    let name = name_of(line);
     HostLineReport {
-        place: label(&name_of(line)),
+        outside: inside.is_some_and(|inside| !inside.contains(&name)),
+        place: label(&name),
         kind: label(classes.of_line(line).unwrap_or_default()),
         ns: line.self_ns,
         calls: line.calls,

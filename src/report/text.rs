@@ -203,9 +203,16 @@ impl Page {
         for profile in &report.host_profiles {
             let lines = profile.lines.iter().take(HOST_LINES);
             let lines: Vec<String> = lines
-                .map(|line| match line.ns > 0.0 {
-                    true => format!("{} {}", plain(&line.place), ns(line.ns)),
-                    false => format!("{} {}", plain(&line.place), bytes(line.grown_bytes)),
+                .map(|line| {
+                    let place = plain(&line.place);
+                    let outside = match line.outside {
+                        true => " (outside the analyzed window)",
+                        false => "",
+                    };
+                    match line.ns > 0.0 {
+                        true => format!("{place} {}{outside}", ns(line.ns)),
+                        false => format!("{place} {}{outside}", bytes(line.grown_bytes)),
+                    }
                 })
                 .collect();
             let (file, profiler) = (plain(&profile.file), plain(&profile.profiler));
