@@ -1,11 +1,14 @@
 //! Waits for the GPU right before the host did something else than launch work: without them, it would have done
 //! that while the GPU worked.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::super::call_operators::CallOperators;
 use super::super::{Answer, Entry, facts};
-use super::{Gaps, longest};
+use super::Gaps;
 use crate::correlate::{DeviceTimeline, Gap, GapCause, HOST_BUSY_NS, Run, Wait};
 use crate::profile::{CopyKind, Span, StrId};
 
@@ -60,7 +63,8 @@ impl<'a> ThreadWaits<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct BehindWaits {
     ns: i64,
-    /// Time waited, by the operator that waited.
+    /// Time waited before the gaps, by operator. One that found the GPU done has none, but would have waited in
+    /// place of the others.
     waited: FxHashMap<StrId, i64>,
 }
 
@@ -99,12 +103,14 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
         let known = g.table.costed.run.profile.recorded.api_calls;
         known.then_some(g.group.behind_waits.ns as f64)
     },
-    /// The operator that the program called in which most of that waiting took place; silent where the host did
-    /// not wait
-    "gap.waited_in": STR => |g| {
+    /// The operators that the program called in which it waited then, and in which it would have waited instead,
+    /// the one with most of the time first; silent where the host did not wait
+    "gap.waited_in": STRINGS => |g| {
         let behind = &g.group.behind_waits;
-        let name = longest(behind.waited.clone()).filter(|_| behind.ns > 0);
-        Answer::or_silent(name.map(|name| g.table.text(name)))
+        let mut waited: Vec<(StrId, i64)> = behind.waited.iter().map(|(op, ns)| (*op, *ns)).collect();
+        waited.sort_by_key(|(op, ns)| (Reverse(*ns), *op));
+        let names: Arc<[Arc<str>]> = waited.iter().map(|(op, _)| g.table.text(*op).into()).collect();
+        Answer::or_silent(Some(names).filter(|_| behind.ns > 0))
     },
 };
 
@@ -120,13 +126,21 @@ mod tests {
 
     /// A kernel of 35 ms, waits in `aten::index` with their starts and ends in ms, and the next launch at 60 ms.
     /// Returns `gap.behind_wait_ns` in ms and `gap.waited_in` of the gap between.
-    fn behind(waits: &[(i64, i64)], named: bool) -> (f64, Option<String>) {
+    fn behind(waits: &[(i64, i64)], named: bool) -> (f64, Option<Vec<String>>) {
+        let waits = waits
+            .iter()
+            .map(|(start, end)| ("aten::index", *start, *end));
+        behind_operators(&waits.collect::<Vec<_>>(), named)
+    }
+
+    /// The same, with the operators that wait.
+    fn behind_operators(waits: &[(&str, i64, i64)], named: bool) -> (f64, Option<Vec<String>>) {
         let mut b = ProfileBuilder::new();
         let kernel = b.launch(0);
         b.profile.kernels[kernel].span.end = 35 * MS;
-        for (start, end) in waits {
+        for (operator, start, end) in waits {
             if named {
-                b.range("aten::index", start * MS - 2, end * MS + 2).kind = RangeKind::CpuOp;
+                b.range(operator, start * MS - 2, end * MS + 2).kind = RangeKind::CpuOp;
                 b.range("aten::nonzero", start * MS - 1, end * MS + 1).kind = RangeKind::CpuOp;
             }
             b.call(ThreadId(0), "cudaStreamSynchronize", start * MS, 0);
@@ -151,7 +165,9 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let name = match view.get("gap.waited_in") {
-            Answer::Value(Value::Str(name)) => Some(name.to_string()),
+            Answer::Value(Value::Strings(names)) => {
+                Some(names.iter().map(ToString::to_string).collect())
+            }
             _ => None,
         };
         ((ns / 1e5).round() / 10.0, name)
@@ -159,7 +175,7 @@ mod tests {
 
     #[test]
     fn work_right_behind_a_wait_could_run_beside_the_gpu() {
-        let index = Some("aten::index".to_owned());
+        let index = Some(vec!["aten::index".to_owned()]);
         // As long as the wait before the gap.
         assert_eq!(behind(&[(15, 36)], true), (20.0, index.clone()));
         // No longer than the gap.
@@ -167,6 +183,13 @@ mod tests {
         // Waits with less than a millisecond between add up.
         assert_eq!(behind(&[(17, 20), (20, 35)], true), (18.0, index.clone()));
         assert_eq!(behind(&[(17, 19), (20, 35)], true), (15.0, index));
+    }
+
+    #[test]
+    fn waits_that_would_take_over_are_named_as_well() {
+        let chain = [("aten::index", 15, 35), ("aten::bincount", 36, 37)];
+        let both = ["aten::index", "aten::bincount"].map(str::to_owned);
+        assert_eq!(behind_operators(&chain, true), (20.0, Some(both.to_vec())));
     }
 
     #[test]
