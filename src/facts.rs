@@ -15,6 +15,7 @@ use crate::profile::{Profile, RangeKind};
 
 mod backward_passes;
 mod call_operators;
+mod call_stacks;
 mod chain;
 mod closed_sets;
 mod collectives;

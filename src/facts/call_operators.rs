@@ -6,16 +6,19 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::call_stacks::CallStacks;
 use super::enclosing_ops::operator_in;
 use super::gap::held_by_a_call;
 use crate::correlate::Run;
-use crate::profile::{ApiClass, CallId, CaptureId, RangeKind, Span, StrId, ThreadId};
+use crate::profile::{ApiClass, CallId, CaptureId, HostRange, RangeKind, Span, StrId, ThreadId};
 
 /// The operators around calls, and around captures of copies and memsets into CUDA graphs.
 #[derive(Debug)]
 pub(super) struct CallOperators {
     calls: Enclosed<CallId>,
     captures: Enclosed<CaptureId>,
+    /// The Python functions around the calls.
+    pub(super) stacks: CallStacks,
 }
 
 /// The operators around some moments. Few sequences of operators are around many moments.
@@ -69,8 +72,8 @@ impl CallOperators {
                 *wanted = true;
             }
         }
-        let calls = (0..).map(CallId).zip(profile.calls.iter().zip(wanted));
-        let calls = calls.filter(|(_, (_, wanted))| *wanted);
+        let calls = (0..).map(CallId).zip(profile.calls.iter().zip(&wanted));
+        let calls = calls.filter(|(_, (_, wanted))| **wanted);
         let calls = calls.map(|(id, (call, _))| (id, call.thread, call.span));
         let captured = copies.filter_map(|copy| copy.captured);
         let mut captured: Vec<CaptureId> =
@@ -85,6 +88,7 @@ impl CallOperators {
         let mut captures: Vec<_> = captured.into_iter().filter_map(capture).collect();
         captures.sort_by_key(|(_, _, span)| span.start);
         CallOperators {
+            stacks: CallStacks::of(run, calls.clone()),
             calls: around(run, calls),
             captures: around(run, captures.into_iter()),
         }
@@ -117,6 +121,15 @@ impl<K: Eq + Hash> Enclosed<K> {
     }
 }
 
+/// Whether a range is one of an operator, of torch.profiler or of `emit_nvtx`.
+pub(super) fn is_operator(range: &HostRange) -> bool {
+    match range.kind {
+        RangeKind::CpuOp => true,
+        RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
+        _ => false,
+    }
+}
+
 /// The operators around each of these moments, which are in time order.
 ///
 /// One pass over the ranges; of those open at a moment only the innermost few are looked at, so that
@@ -138,12 +151,8 @@ fn around<K: Eq + Hash>(
     let mut stack = Vec::new();
     for (id, thread, span) in moments {
         while let Some(range) = ranges.next_if(|r| r.span.start <= span.start) {
-            let named = match range.kind {
-                RangeKind::CpuOp => true,
-                RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
-                _ => false,
-            };
-            if let Some(open) = open.get_mut(range.thread.idx()).filter(|_| named) {
+            let thread = open.get_mut(range.thread.idx());
+            if let Some(open) = thread.filter(|_| is_operator(range)) {
                 while open.pop_if(|(end, _)| *end <= range.span.start).is_some() {}
                 open.push((range.span.end, range.text));
             }

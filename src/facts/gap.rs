@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::call_operators::CallOperators;
+use super::call_stacks::{self, GroupStacks};
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
 use super::{Answer, Entry, FactTable, LongGap, Subject, facts, median};
@@ -27,7 +28,7 @@ mod longest;
 mod waited;
 mod within_calls;
 
-use copies_behind::CopiesBehind;
+use copies_behind::{CopiesBefore, CopiesBehind};
 pub(super) use cpu_work::CpuWork;
 use cpu_work::{CpuTimes, OnCpu};
 use first_shapes::FirstShapes;
@@ -55,6 +56,8 @@ pub(super) struct GapGroup {
     pub(super) on_cpu: Option<OnCpu>,
     cpu: CpuTimes,
     behind_waits: BehindWaits,
+    /// The Python functions around the calls that wait.
+    pub(super) stacks: GroupStacks,
     pub(super) count: u64,
     /// The host calls behind its gaps: behind one call, the GPU may run dry several times.
     pub(super) waits: u64,
@@ -72,6 +75,8 @@ pub(super) struct GapGroup {
     before: Option<StrId>,
     /// A copy from host memory followed most of the time.
     pub(super) before_copy: bool,
+    /// A copy to the host came right before most of the time: the size of the largest.
+    after_copy_bytes: Option<u64>,
     /// What was called many times, each shortly, in most of the time.
     short_calls: Option<StrId>,
     /// Median size of the copies to the GPU that the host waited for in most of the time.
@@ -128,11 +133,15 @@ struct Lengths {
     before: FxHashMap<Option<StrId>, i64>,
     before_copy: i64,
     copy: i64,
+    /// Time right after copies to the host, and the size of the largest.
+    after_copy: i64,
+    after_copy_bytes: u64,
     short_calls: FxHashMap<Option<StrId>, i64>,
     /// Where operators ran on the CPU: these, and time per operator, function or range around most of a gap.
     cpu: CpuTimes,
     inside: FxHashMap<Option<StrId>, i64>,
     behind_waits: BehindWaits,
+    stacks: GroupStacks,
     at_end: i64,
     /// Time behind waits for copies to the GPU, and their sizes.
     after_input: i64,
@@ -192,8 +201,11 @@ impl Lengths {
         self.cpu.append(other.cpu);
         merge(&mut self.inside, other.inside);
         self.behind_waits.append(other.behind_waits);
+        self.stacks.append(other.stacks);
         self.before_copy += other.before_copy;
         self.copy += other.copy;
+        self.after_copy += other.after_copy;
+        self.after_copy_bytes = self.after_copy_bytes.max(other.after_copy_bytes);
         self.at_end += other.at_end;
         self.after_input += other.after_input;
         self.input_bytes.extend(other.input_bytes);
@@ -220,7 +232,7 @@ impl Lengths {
     }
 }
 
-fn merge<K: Eq + Hash>(times: &mut FxHashMap<K, i64>, others: FxHashMap<K, i64>) {
+pub(super) fn merge<K: Eq + Hash>(times: &mut FxHashMap<K, i64>, others: FxHashMap<K, i64>) {
     for (key, ns) in others {
         *times.entry(key).or_default() += ns;
     }
@@ -256,6 +268,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let loaders = LoaderRanges::of(run);
     let first_shapes = FirstShapes::of(run);
     let copies = CopiesBehind::of(run);
+    let copies_before = CopiesBefore::of(run);
     let waits = ThreadWaits::of(run);
     let first_kernels = FirstKernels::of(run);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
@@ -318,6 +331,9 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.beside_model += gap.reliable_ns;
             }
             let behind_wait = matches!(gap.cause, GapCause::AfterSync | GapCause::BlockingCopy);
+            if let Some(call) = gap.call.filter(|_| behind_wait) {
+                lengths.stacks.add(ops.stacks.at(call), gap.reliable_ns);
+            }
             if behind_wait && !gap.after_wait {
                 lengths.catch_up += gap.reliable_ns;
             }
@@ -337,6 +353,10 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             if activity.before_copy {
                 lengths.before_copy += gap.reliable_ns;
                 lengths.copy += copies.behind(run, device, gap);
+            }
+            if let Some(bytes) = copies_before.before(device, gap) {
+                lengths.after_copy += gap.reliable_ns;
+                lengths.after_copy_bytes = lengths.after_copy_bytes.max(bytes);
             }
             let at_end = device.is_at_end(gap);
             if at_end {
@@ -367,7 +387,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
 }
 
 /// Whether a site is communication or part of the optimizer, which a graph of the model leaves as they are.
-fn is_beside_model(costed: &Costed, site: SiteId) -> bool {
+pub(super) fn is_beside_model(costed: &Costed, site: SiteId) -> bool {
     let update =
         (costed.run.sites.get(site.idx())).is_some_and(|s| s.direction == Direction::Update);
     let cost = costed.sites.get(site.idx());
@@ -403,6 +423,7 @@ fn group(
         before: main(lengths.before),
         before_copy: lengths.before_copy > half,
         copy_ns: lengths.copy as f64,
+        after_copy_bytes: (lengths.after_copy > half).then_some(lengths.after_copy_bytes),
         short_calls: main(lengths.short_calls),
         input_bytes: input_bytes.filter(|_| lengths.after_input > half),
         within_calls: blamed.within_call,
@@ -422,6 +443,7 @@ fn group(
         on_cpu: blamed.on_cpu,
         cpu: lengths.cpu,
         behind_waits: lengths.behind_waits,
+        stacks: lengths.stacks,
         outer_op: longest(lengths.outer),
         inside,
         loader: blamed.loader,
@@ -534,6 +556,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
         .iter()
         .chain(cpu_work::ENTRIES)
         .chain(waited::ENTRIES)
+        .chain(call_stacks::ENTRIES)
         .chain(host_time::ENTRIES)
 }
 
@@ -599,6 +622,10 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     "gap.before": STR => |g| Answer::or_silent(g.group.before.map(|id| g.table.text(id))),
     /// For `host_busy` and `data_loading`: whether a copy from host memory followed most of the time
     "gap.before_copy": BOOL => |g| g.group.before_copy,
+    /// For `host_busy`: the size of the largest copy to the host in the last millisecond before the intervals, where
+    /// most of the time follows such a copy; silent where it follows other work
+    "gap.after_copy_bytes": DOUBLE =>
+        |g| Answer::or_silent(g.group.after_copy_bytes.map(|bytes| bytes as f64)),
     /// For `host_busy` and `data_loading`: the copies from host memory that ended the intervals, as far as
     /// no kernel ran beside them. Advice that removes these copies adds it to what it saves of the idle
     /// time

@@ -7,7 +7,7 @@ use super::run::Runs;
 use super::{Answer, Entry, facts};
 use crate::base::statistics::median;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run, Wait};
-use crate::profile::{CopyKind, ProcessId, RangeKind, Span, StrId, ThreadId};
+use crate::profile::{CopyKind, ProcessId, Span, StrId, ThreadId};
 
 /// The synchronizing calls of the launching threads, in the analyzed window.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +70,7 @@ impl SyncWaits {
             // Many short waits for inputs do not explain the long ones for results.
             found.to_gpu = total(&to_gpu) > total(&others);
             found.bytes = median_bytes(if found.to_gpu { &to_gpu } else { &others });
-            found.line = line(run, &waits);
+            found.line = line(run, ops, &waits);
         }
         Some(found)
     }
@@ -97,33 +97,12 @@ fn host_window_ns(run: &Run, window: Span) -> i64 {
     excluded.fold(window.ns(), i64::saturating_sub)
 }
 
-/// The innermost source line of the program around most of the time of these waits, which are in time
-/// order.
-fn line(run: &Run, waits: &[Wait]) -> Option<String> {
-    let threads: FxHashSet<ThreadId> = waits.iter().map(|wait| wait.thread).collect();
-    let mut users: FxHashMap<StrId, bool> = FxHashMap::default();
-    let mut frames = run.profile.ranges.iter().filter(|range| {
-        range.kind == RangeKind::Python
-            && threads.contains(&range.thread)
-            && *users.entry(range.text).or_insert_with(|| {
-                let frame = PythonFrame::parse(run.profile.text(range.text));
-                frame.is_some_and(|frame| !frame.is_internal())
-            })
-    });
-    let mut next = frames.next();
-    let mut open: FxHashMap<ThreadId, Vec<(i64, StrId)>> = FxHashMap::default();
+/// The innermost source line of the program around most of the time of these waits.
+fn line(run: &Run, ops: &CallOperators, waits: &[Wait]) -> Option<String> {
     let mut lines: FxHashMap<StrId, i64> = FxHashMap::default();
     for wait in waits {
-        while let Some(frame) = next.filter(|frame| frame.span.start <= wait.span.start) {
-            let open = open.entry(frame.thread).or_default();
-            while open.pop_if(|(end, _)| *end <= frame.span.start).is_some() {}
-            open.push((frame.span.end, frame.text));
-            next = frames.next();
-        }
-        let open = open.entry(wait.thread).or_default();
-        while open.pop_if(|(end, _)| *end <= wait.span.start).is_some() {}
-        if let Some((_, text)) = open.last() {
-            *lines.entry(*text).or_default() += wait.span.ns();
+        if let Some(text) = ops.stacks.at(wait.id).function {
+            *lines.entry(text).or_default() += wait.span.ns();
         }
     }
     let most = lines.into_iter();

@@ -96,7 +96,7 @@ fn loops_in_python_between_launches_are_found() {
 fn numbers_that_are_read_back_are_found_with_their_line() {
     let part = "after `aten::_local_scalar_dense` had waited for one number";
     fires_until_repaired("read_back", alone, "host/scalar-read-back", part);
-    let part = "at `job.py:153`";
+    let part = "in `weight_norm (job.py:153)`";
     fires_until_repaired("read_back", alone, "host/scalar-read-back", part);
 }
 
@@ -104,7 +104,7 @@ fn numbers_that_are_read_back_are_found_with_their_line() {
 fn shapes_that_depend_on_data_are_found_with_their_line() {
     let part = "after `aten::nonzero` had waited for the size of its result";
     fires_until_repaired("select", alone, "host/data-dependent-shape", part);
-    let part = "at `job.py:177`";
+    let part = "in `positive_sum (job.py:177)`";
     fires_until_repaired("select", alone, "host/data-dependent-shape", part);
 }
 

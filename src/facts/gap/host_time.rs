@@ -1,11 +1,12 @@
 //! What the launching thread did in the gaps of a group, where the profile says.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::super::{Answer, Entry, facts};
 use super::{GapScope, Gaps};
-use crate::correlate::{HostPart, HostParts, HostTime, PartSum, readable_name};
-use crate::profile::{ClassId, OsCallClass};
+use crate::correlate::{GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, readable_name};
+use crate::profile::{ClassId, OsCallClass, StrId};
 
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
     Some(&g.group.host).filter(|parts| parts.gaps > 0)
@@ -29,34 +30,40 @@ fn os_time(g: &GapScope<'_>, class: Option<OsCallClass>) -> Answer {
     Answer::from(os_calls(g, class).map(|sum| sum.ns as f64))
 }
 
-/// The function that took the longest, and its share of the waiting time: a Python function of the
-/// program, or the function of most samples.
-fn function(g: &GapScope<'_>) -> Option<(String, f64)> {
+/// Most functions that are named, and the smallest share of the waiting time that is worth a name.
+const MOST_NAMED: usize = 3;
+const LEAST_NAMED: f64 = 0.1;
+
+/// The functions of the program, recorded or sampled, that took most of the waiting time, longest first, and their
+/// share of it.
+fn functions(g: &GapScope<'_>) -> Option<(Vec<String>, f64)> {
     let run = &g.table.costed.run;
     let parts = parts(g)?;
+    let has_samples = HostTime::has_enough_samples(parts);
+    let mut times: BTreeMap<StrId, i64> = BTreeMap::new();
+    for (part, sum) in &parts.parts {
+        match *part {
+            HostPart::Function { name, .. } => *times.entry(name).or_default() += sum.ns,
+            HostPart::Sampled { place, .. } if has_samples => {
+                *times.entry(place).or_default() += sum.ns;
+            }
+            _ => {}
+        }
+    }
+    let text = |name: StrId| run.profile.text(name);
     let whole = parts.waiting_ns().max(1) as f64;
-    let functions = parts.parts.iter().filter_map(|(part, sum)| match part {
-        HostPart::Function { name, .. } => Some((sum.ns, std::cmp::Reverse(*name))),
-        _ => None,
-    });
-    if let Some((ns, std::cmp::Reverse(name))) = functions.max() {
-        let name = readable_name(run.profile.text(name)).into_owned();
-        return Some((name, ns as f64 / whole));
-    }
-    if HostTime::has_enough_samples(parts) {
-        let sampled = parts.parts.iter().filter_map(|(part, sum)| match part {
-            HostPart::Sampled { place, .. } => Some((sum.ns, std::cmp::Reverse(*place))),
-            _ => None,
-        });
-        let (ns, std::cmp::Reverse(place)) = sampled.max()?;
-        return Some((run.profile.text(place).to_owned(), ns as f64 / whole));
-    }
-    let sampled = run.host.sampled_ns(parts)?;
-    let named = parts.samples.iter().filter(|((name, _), _)| name.is_some());
-    let (function, count) =
-        named.max_by_key(|(name, count)| (**count, std::cmp::Reverse(**name)))?;
-    let share = sampled * (*count as f64 / parts.sampled() as f64) / whole;
-    Some((run.profile.text(function.0?).to_owned(), share))
+    let mut named: Vec<(StrId, f64)> = (times.into_iter())
+        .map(|(name, ns)| (name, ns as f64 / whole))
+        .filter(|(_, share)| *share >= LEAST_NAMED)
+        .filter(|(name, _)| !text(*name).starts_with(GARBAGE_COLLECTION))
+        .collect();
+    named.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    named.truncate(MOST_NAMED);
+    let share = named.iter().map(|(_, share)| share).sum();
+    let names = named
+        .iter()
+        .map(|(name, _)| readable_name(text(*name)).into_owned());
+    Some((names.collect(), share))
 }
 
 /// The class of functions in which the thread spent half of the waiting time or more, and that time in ns.
@@ -135,12 +142,16 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
         let off = parts(g).filter(|_| g.table.costed.run.host.has_scheduling);
         off.map(|parts| parts.sum(|part| matches!(part, HostPart::OffCpu(_))).ns as f64)
     },
-    /// The function in which the thread spent most of `gap.host_ns` outside recorded calls: a Python
-    /// function of the program as `name (folder/file.py:line)`, or the one of most samples if there are ten
-    /// or more
-    "gap.function": STR needs HOST_FUNCTIONS => |g| function(g).map(|(name, _)| name).as_deref(),
-    /// Time in `gap.function` as a share of `gap.host_ns`; an estimate if it was sampled
-    "gap.function_share": DOUBLE needs HOST_FUNCTIONS => |g| function(g).map(|(_, share)| share),
+    /// At most three Python functions of the program, recorded or sampled, in which the thread spent a tenth of
+    /// `gap.host_ns` or more outside recorded calls, longest first: `name (folder/file.py:line)`
+    "gap.functions": STRINGS needs HOST_FUNCTIONS => |g| {
+        let names = functions(g).map(|(names, _)| names).unwrap_or_default();
+        let names: Arc<[Arc<str>]> = names.into_iter().map(Arc::from).collect();
+        has_functions(g).then_some(names)
+    },
+    /// Time in `gap.functions` as a share of `gap.host_ns`; an estimate if it was sampled
+    "gap.functions_share": DOUBLE needs HOST_FUNCTIONS =>
+        |g| has_functions(g).then(|| functions(g).map_or(0.0, |(_, share)| share)),
 };
 
 #[cfg(test)]
