@@ -176,8 +176,17 @@ pub struct HostTime {
     pub class_of_samples: FxHashMap<SampledFunction, ClassId>,
     /// The classes of functions.
     pub classes: Arc<Classes>,
-    /// Idle time before late launches that was spent outside of operators, by Python function, in ns.
-    pub late: FxHashMap<StrId, i64>,
+    /// Idle time before late launches that was spent outside of operators, by Python function.
+    pub late: FxHashMap<StrId, LateTime>,
+}
+
+/// Idle time before late launches in a Python function.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LateTime {
+    /// Outside of operators, in ns.
+    pub ns: i64,
+    /// The part inside calls of modules.
+    pub in_modules_ns: i64,
 }
 
 impl HostTime {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
+use super::host_parts::{HostPart, HostParts, HostTime, LateTime, PartSum, SampledFunction};
 use super::model::{Gap, GapCause, Timeline};
 use super::pruning::OPERATORS;
 use super::python_frame::{PythonFrame, place_and_function};
@@ -155,7 +155,7 @@ fn examined(profile: &Profile, spans: impl Iterator<Item = (ThreadId, Span)>) ->
 
 /// Idle time before late launches that recording cannot explain and in which no operator ran, by the function
 /// of the program that took most of each gap.
-fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<StrId, i64> {
+fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<StrId, LateTime> {
     let gaps = timeline.devices.iter().flat_map(|device| &device.gaps);
     let late: Vec<(ThreadId, &Gap)> = gaps
         .filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0)
@@ -166,37 +166,64 @@ fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<
         late.iter().map(|(thread, gap)| (*thread, gap.span)),
     );
     let functions = python_functions(profile, &examined, classes);
-    let mut operators: Vec<Vec<Span>> = vec![Vec::new(); profile.threads.len()];
-    for range in profile.ranges.iter().filter(|r| r.kind == RangeKind::CpuOp) {
-        let at = range.thread.idx();
-        if let (Some(spans), Some(operators)) = (examined.get(at), operators.get_mut(at))
-            && touches(spans, range.span)
-        {
-            operators.push(range.span);
-        }
-    }
-    let operators: Vec<Vec<Span>> = operators.into_iter().map(Span::union).collect();
-    let mut times = FxHashMap::default();
+    let operators = spans_of(profile, &examined, |range| range.kind == RangeKind::CpuOp);
+    let modules = spans_of(profile, &examined, |range| {
+        range.kind == RangeKind::Python && profile.text(range.text).starts_with(MODULE)
+    });
+    let mut times: FxHashMap<StrId, LateTime> = FxHashMap::default();
     for (thread, gap) in late {
         let own = functions.get(thread.idx()).map_or(&[][..], Vec::as_slice);
         let operators = operators.get(thread.idx()).map_or(&[][..], Vec::as_slice);
-        let mut inside: FxHashMap<StrId, i64> = FxHashMap::default();
+        let modules = modules.get(thread.idx()).map_or(&[][..], Vec::as_slice);
+        let mut inside: FxHashMap<StrId, LateTime> = FxHashMap::default();
         for (span, function) in gap.span.overlapping(own, |(span, _)| *span) {
             let span = span.clip(gap.span);
-            let in_operators = span.overlapping(operators, |span| *span);
-            let in_operators: i64 = in_operators.map(|op| op.clip(span).ns()).sum();
-            *inside.entry(function.name).or_default() += span.ns() - in_operators;
+            let time = inside.entry(function.name).or_default();
+            time.ns += span.ns() - covered(span, operators);
+            time.in_modules_ns += covered(span, modules);
         }
         let longest = inside
             .into_iter()
-            .max_by_key(|(name, ns)| (*ns, Reverse(*name)));
-        if let Some((name, ns)) = longest {
-            let share = ns as f64 / gap.span.ns().max(1) as f64;
-            let sum: &mut i64 = times.entry(name).or_default();
-            *sum = sum.saturating_add((gap.reliable_ns as f64 * share) as i64);
+            .max_by_key(|(name, time)| (time.ns, Reverse(*name)));
+        if let Some((name, time)) = longest {
+            let part = |ns: i64| {
+                let share = ns as f64 / gap.span.ns().max(1) as f64;
+                (gap.reliable_ns as f64 * share) as i64
+            };
+            let sum = times.entry(name).or_default();
+            sum.ns = sum.ns.saturating_add(part(time.ns));
+            let in_modules = part(time.in_modules_ns.min(time.ns));
+            sum.in_modules_ns = sum.in_modules_ns.saturating_add(in_modules);
         }
     }
     times
+}
+
+/// How the names of the events begin that torch.profiler writes for calls of modules.
+const MODULE: &str = "nn.Module: ";
+
+/// When at least one of the ranges for which `such` holds is open, by thread, as far as examined.
+fn spans_of(
+    profile: &Profile,
+    examined: &[Vec<Span>],
+    such: impl Fn(&HostRange) -> bool,
+) -> Vec<Vec<Span>> {
+    let mut found: Vec<Vec<Span>> = vec![Vec::new(); profile.threads.len()];
+    for range in profile.ranges.iter().filter(|range| such(range)) {
+        let at = range.thread.idx();
+        if let (Some(spans), Some(found)) = (examined.get(at), found.get_mut(at))
+            && touches(spans, range.span)
+        {
+            found.push(range.span);
+        }
+    }
+    found.into_iter().map(Span::union).collect()
+}
+
+/// How much of a span these cover, in ns. They do not overlap.
+fn covered(span: Span, by: &[Span]) -> i64 {
+    let parts = span.overlapping(by, |span| *span);
+    parts.map(|part| part.clip(span).ns()).sum()
 }
 
 /// The rows of a thread in a table that is sorted by thread.

@@ -55,7 +55,7 @@ use args::Arguments;
 use attribution::KernelOrigins;
 use exclusions::Exclusions;
 pub(crate) use first_calls::DriverTime;
-pub use host_parts::{HostPart, HostParts, HostTime, PartSum, SampledFunction};
+pub use host_parts::{HostPart, HostParts, HostTime, LateTime, PartSum, SampledFunction};
 pub(crate) use host_samples::name_of;
 pub use host_samples::{Alignment, add_host_samples};
 pub(crate) use host_time::GARBAGE_COLLECTION;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::correlate::{GapCause, SiteId};
+use crate::correlate::{Direction, GapCause, SiteId};
 use crate::cost::Costed;
 
 /// Layers that hold most of the idle time before late launches.
@@ -75,6 +75,33 @@ pub(super) fn of(costed: &Costed) -> Option<Option<LateLayers>> {
     }))
 }
 
+/// The part of the idle time before late launches of the forward pass whose kernels are in modules. Kernels of
+/// collectives do not count. `None` where no kernel is known to be in a module.
+pub(super) fn in_layers(costed: &Costed) -> Option<f64> {
+    let run = &costed.run;
+    let (mut all, mut inside) = (0_i64, 0_i64);
+    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
+        if gap.cause != GapCause::HostLate || gap.reliable_ns <= 0 {
+            continue;
+        }
+        let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+        let site = link.and_then(|link| link.site);
+        if site.is_some_and(|site| super::gap::is_beside_model(costed, site)) {
+            continue;
+        }
+        let site = site.and_then(|site| run.sites.get(site.idx()));
+        if site.is_some_and(|site| site.direction == Direction::Bprop) {
+            continue;
+        }
+        all = all.saturating_add(gap.reliable_ns);
+        let layer = site.and_then(|site| run.layers.get(site.layer?.idx()));
+        if layer.is_some_and(|layer| layer.source.is_around_layers()) {
+            inside = inside.saturating_add(gap.reliable_ns);
+        }
+    }
+    (inside > 0).then(|| inside as f64 / all as f64)
+}
+
 /// The outermost layers of which none holds most of the idle time, unless it contains no others.
 fn outermost<'a>(layers: &BTreeMap<&'a str, Times>, most: f64) -> BTreeMap<&'a str, Times> {
     let mut depth = 0;
@@ -132,6 +159,24 @@ mod tests {
         .unwrap();
         assert_eq!(found.names, "model.rpn, model.roi_heads");
         assert!(found.share > 0.9 && found.kernel_share < 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn idle_time_before_kernels_of_layers_is_a_part() {
+        let mut b = ProfileBuilder::new();
+        for at in 1..5 {
+            if at == 2 {
+                b.range("layer:pi", at * 9_000 - 20, at * 9_000 + 20);
+            }
+            b.launch(at * 9_000);
+        }
+        b.profile.recorded.api_calls = true;
+        let share = in_layers(&estimate_costs(b.run(), None)).unwrap();
+        assert!((0.3..0.4).contains(&share), "{share}");
+        assert_eq!(
+            in_layers(&estimate_costs(ProfileBuilder::new().run(), None)),
+            None
+        );
     }
 
     #[test]

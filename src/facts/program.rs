@@ -29,6 +29,7 @@ pub(super) struct ProgramSigns {
     late: Option<(StrId, f64)>,
     /// As [`late_layers::of`] says.
     late_layers: Option<Option<LateLayers>>,
+    late_in_layers: Option<f64>,
 }
 
 /// Serving engines by their names as libraries of operators, with parts of the paths of their files.
@@ -65,6 +66,7 @@ impl ProgramSigns {
             packed_sequences: packs_sequences(run),
             late: late_range(run),
             late_layers: late_layers::of(costed),
+            late_in_layers: late_layers::in_layers(costed),
         }
     }
 }
@@ -246,16 +248,31 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
     most.map(|(name, (ns, _))| (name, ns as f64 / all.max(1) as f64))
 }
 
-/// The function that ran in most of the idle time before late launches, and its share. What runs outside of all
-/// functions has no name that helps.
-fn late_function(run: &Run) -> Option<(String, f64)> {
+/// A Python function that runs before late launches.
+struct LateFunction {
+    name: String,
+    /// Of the idle time before late launches.
+    share: f64,
+    /// Part of its time inside calls of modules.
+    in_modules: f64,
+}
+
+/// The function that ran in most of the idle time before late launches. What runs outside of all functions has no
+/// name that helps.
+fn late_function(run: &Run) -> Option<LateFunction> {
     let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
     let late = gaps.filter(|gap| gap.cause == GapCause::HostLate);
     let all: i64 = late.map(|gap| gap.reliable_ns.max(0)).sum();
-    let (name, ns) = (run.host.late.iter()).max_by_key(|(name, ns)| (**ns, Reverse(**name)))?;
-    let function = function_in(run.profile.text(*name))?;
-    let share = *ns as f64 / all.max(1) as f64;
-    (share >= MOST && !function.starts_with("<module>")).then_some((function, share))
+    let longest = run.host.late.iter();
+    let (name, time) = longest.max_by_key(|(name, time)| (time.ns, Reverse(**name)))?;
+    let name = function_in(run.profile.text(*name)).filter(|name| !name.starts_with("<module>"))?;
+    let share = time.ns as f64 / all.max(1) as f64;
+    let in_modules = time.in_modules_ns as f64 / time.ns.max(1) as f64;
+    (share >= MOST).then_some(LateFunction {
+        name,
+        share,
+        in_modules,
+    })
 }
 
 /// A fact of the layers whose launches come late.
@@ -350,16 +367,22 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// Share of the kernel time in `run.late_layers`
     "run.late_layers_kernel_share": DOUBLE needs LAYERS =>
         |t| in_late_layers(&t.program, |late| late.kernel_share.into()),
+    /// Share of the idle time before late launches of the forward pass whose kernels are in calls of modules, those
+    /// of collectives aside
+    "run.late_in_layers_share": DOUBLE needs LAYERS => |t| t.program.late_in_layers,
     /// The function of the program that ran, outside of all operators, in half or more of the idle time
     /// before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were
     /// recorded
     "run.late_function": STR => |t| {
         let function = late_function(&t.costed.run);
-        Answer::or_silent(function.map(|(name, _)| name))
+        Answer::or_silent(function.map(|function| function.name))
     },
     /// Share of the idle time before late launches in which `run.late_function` ran
     "run.late_function_share": DOUBLE =>
-        |t| Answer::or_silent(late_function(&t.costed.run).map(|(_, share)| share)),
+        |t| Answer::or_silent(late_function(&t.costed.run).map(|function| function.share)),
+    /// Share of the time of `run.late_function` before late launches inside calls of modules
+    "run.late_function_in_modules": DOUBLE =>
+        |t| Answer::or_silent(late_function(&t.costed.run).map(|function| function.in_modules)),
     /// Share of the idle time before late launches inside `run.late_range`
     "run.late_range_share": DOUBLE =>
         |t| Answer::or_silent(t.program.late.map(|(_, share)| share)),
