@@ -55,10 +55,15 @@ while IFS= read -r line; do
     fi
 done <<<"$ARGS"
 
+# That of an earlier step of this name is not the report of this one.
+rm -f -- "$json"
 status=0
 pyprof-advise "${options[@]}" -- "${profiles[@]}" || status=$?
-# 0: written. 1: written, and a gate failed. All else: there is no report.
-if [ "$status" -gt 1 ]; then exit "$status"; fi
+# 0: written. 1: written, and a gate failed. 2: written without the profiles that could not be read, or not at all.
+if [ ! -f "$json" ]; then
+    if [ "$status" -eq 0 ]; then status=2; fi
+    exit "$status"
+fi
 
 # The report as it was written, in another shape: what was asked for has been applied to it.
 render() { pyprof-advise merge --config= "$@" -- "$json"; }

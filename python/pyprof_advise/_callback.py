@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from ._record import Ranks, Record, gather
-from ._report import AdviseError, Report
+from ._report import AdviseError, Report, warn_without_gpu
 from ._settings import VARIABLE, Settings
 
 PATIENCE = 60.0
@@ -37,6 +37,8 @@ class Session:
             return
         from ._capture import Capture
 
+        if self._report is not None:
+            warn_without_gpu(stacklevel=2)
         self._settings.folder.mkdir(parents=True, exist_ok=True)
         capture = Capture(self._settings, Record(self._settings.folder))
         capture.install()
@@ -59,7 +61,7 @@ class Session:
         if self._report is None:
             return
         try:
-            Report((folder,)).save(folder / self._report)
+            Report((folder,), _recorded_here=True).save(folder / self._report)
         except (AdviseError, OSError) as error:
             print(f"pyprof-advise: {error}", file=sys.stderr)
 

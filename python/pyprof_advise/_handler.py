@@ -29,7 +29,7 @@ def advise_handler(
         if report is None or (ranks is not None and ranks.rank != 0):
             return
         try:
-            Report((path,)).save(place / report)
+            Report((path,), _recorded_here=True).save(place / report)
         except (AdviseError, OSError) as error:
             print(f"pyprof-advise: {error}", file=sys.stderr)
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._report import Report
+from ._report import Report, warn_without_gpu
 
 if TYPE_CHECKING:
     import os
@@ -37,7 +37,7 @@ class Recording:
         if self._profiler is not None:
             raise RuntimeError("the report is ready when the `with` block has ended")
         if self._report is None or options:
-            self._report = Report((self.folder,), options)
+            self._report = Report((self.folder,), options, _recorded_here=True)
         return self._report
 
     def _repr_html_(self) -> str:
@@ -48,6 +48,7 @@ class Recording:
 
         from . import _state, _windows
 
+        warn_without_gpu(stacklevel=3)
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)

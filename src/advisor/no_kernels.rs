@@ -3,9 +3,20 @@
 use crate::base::text::plain;
 use crate::base::units;
 use crate::profile::Profile;
+use crate::read::TRACE_CUT;
 
 /// What the profile lacks, what it contains instead, and how to record GPU work.
 pub(super) fn explain(profile: &Profile) -> String {
+    if let Some(cut) = profile.notes.iter().find(|note| note.code == TRACE_CUT) {
+        return format!(
+            "{}: this {} ends in the middle, before any kernel, so there is nothing to analyze\n  {}\n  \
+             Copy or unpack it again, or record it again and let the program end by itself: kernels are among \
+             the last events of a trace.",
+            plain(&profile.path),
+            profile.format.name,
+            plain(&cut.text)
+        );
+    }
     let mut text = format!(
         "{}: this {} has no kernels, so there is nothing to analyze\n  {}",
         plain(&profile.path),
@@ -38,6 +49,15 @@ fn ran_elsewhere(profile: &Profile) -> bool {
     (profile.notes.iter()).any(|note| note.code == crate::read::OTHER_ACCELERATOR)
 }
 
+/// `operator or annotation` of `operators and annotations`.
+fn one_of(plural: &str) -> String {
+    let words = plural.split(" and ");
+    let words: Vec<&str> = words
+        .map(|word| word.strip_suffix('s').unwrap_or(word))
+        .collect();
+    words.join(" or ")
+}
+
 /// `It holds 1,824 NVTX ranges, but no CUDA API calls: CUDA was not traced.`
 fn what_it_holds(profile: &Profile) -> String {
     let parts = [
@@ -47,7 +67,10 @@ fn what_it_holds(profile: &Profile) -> String {
     let has: Vec<String> = parts
         .iter()
         .filter(|(rows, _)| *rows > 0)
-        .map(|(rows, what)| format!("{} {what}", units::count(*rows as u64)))
+        .map(|(rows, what)| match rows {
+            1 => format!("1 {}", one_of(what)),
+            _ => format!("{} {what}", units::count(*rows as u64)),
+        })
         .collect();
     let lacks: Vec<&str> = parts
         .iter()

@@ -261,6 +261,13 @@ impl Complaints {
         }
     }
 
+    /// Adds all complaints of another list.
+    pub fn append(&self, others: &Complaints) {
+        let others = others.kept();
+        others.list.iter().for_each(|one| self.push(one.clone()));
+        self.kept().dropped += others.dropped;
+    }
+
     /// The number of complaints, including those that are not stored.
     pub fn len(&self) -> usize {
         let kept = self.kept();

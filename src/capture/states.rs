@@ -153,6 +153,11 @@ impl States {
         !self.states.is_empty() && self.states.iter().all(|state| state.cuda == Some(false))
     }
 
+    /// Whether steps are taken, by processes that all found no GPU: there will be nothing to report.
+    pub(crate) fn steps_without_gpu(&self) -> bool {
+        self.has_no_gpu() && self.states.iter().any(|state| state.steps > 0)
+    }
+
     /// What was measured: by the process of the lowest rank, else by the one that took the most steps.
     pub(crate) fn timed(&self) -> Option<&Timed> {
         let timed = self.states.iter().filter_map(|state| {
@@ -188,6 +193,11 @@ impl States {
         }
     }
 
+    /// Whether a Python started with the recorder of a package, and none of its processes imported torch.
+    pub(crate) fn has_no_torch(&self, package: &Path) -> bool {
+        self.states.is_empty() && package.join(STARTED).is_file()
+    }
+
     /// Why nothing was recorded by the package that was unpacked at `package`, and what to do about it.
     pub(crate) fn why_nothing(&self, skip: Option<u32>, package: &Path) -> String {
         let mut reasons: Vec<&str> = Vec::new();
@@ -204,7 +214,7 @@ impl States {
             return format!("nothing was recorded: {}", plain(&reasons.join("; ")));
         }
         let Some(furthest) = self.states.iter().max_by_key(|state| state.steps) else {
-            let found = match package.join(STARTED).is_file() {
+            let found = match self.has_no_torch(package) {
                 true => {
                     "Python ran with the recorder, but no process of the program imported torch"
                 }

@@ -29,9 +29,27 @@ use crate::report::{self, HostProfileReport, LeftOut, Report};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
 pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> CommandResult {
+    let dumps = args.config.dump_config;
+    let is_why = args.why.is_some();
+    // No report has this ending. Any other file is an option to be dumped.
+    let is_toml = |file: &Path| {
+        file.extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("toml"))
+    };
+    let output = &mut args.report.output;
+    let other_file = output.take_if(|file| is_why || (dumps && is_toml(file)));
     configure(&mut args, &mut console)?;
-    if args.config.dump_config {
-        return output::print(&config::dump(&config::effective(&args, console)));
+    if dumps {
+        let text = config::dump(&config::effective(&args, console));
+        let file = other_file.as_deref();
+        if let Some(read) = &args.config.config {
+            refuse_overwriting_input("configuration", read, file)?;
+        }
+        return output::write_to(file, &text);
+    }
+    if is_why {
+        // The file that a configuration names is for reports.
+        args.report.output = other_file;
     }
     advise(&args, console)
 }
@@ -85,7 +103,6 @@ pub(super) fn configure(args: &mut AdviseArgs, console: &mut Console) -> Command
 
 /// Finds mistakes in the arguments, before a program runs for long.
 pub(super) fn check(args: &AdviseArgs) -> CommandResult {
-    format(&args.report)?;
     let rules = super::rules::load_for_analysis(&args.rules)?;
     let ran: Vec<String> = rules.rules().iter().map(|r| r.id.clone()).collect();
     Gates::load(&args.gates, Some(ran))?;
@@ -105,7 +122,13 @@ pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
     for path in &args.profiles {
         refuse_overwriting(path, output)?;
     }
-    let format = format(&args.report)?;
+    let format = match args.why {
+        Some(_) => {
+            check_text_file(output)?;
+            formats::TEXT
+        }
+        None => format(&args.report)?,
+    };
     let mut timer = StageTimer::new(console);
     // The arguments are checked before a large file is read.
     let rules = super::rules::load_for_analysis(&args.rules)?;
@@ -168,11 +191,11 @@ fn run_job(
     let unread = result.unread;
     if session.args.why.is_some() {
         output::write_to(output, &result.whys)?;
-        return unread.outcome(false);
+        return unread.outcome();
     }
     let report = session.with_host_profiles(result.report()?);
     let outcome = write_and_gate(&session.args.report, gates, report, console);
-    unread.outcome(gates.any()).and(outcome)
+    unread.outcome().and(outcome)
 }
 
 /// The results of the profiles of a job.
@@ -557,6 +580,10 @@ fn warnings(costed: &Costed, report: &Report) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if !report.cut_files.is_empty() {
+        warnings
+            .push("the trace ends in the middle: the rest is missing from all figures".to_owned());
+    }
     let notes = costed.run.profile.notes.iter();
     let refused = notes.filter(|note| note.code == EAGER_TRACE_UNUSED);
     warnings.extend(refused.map(|note| format!("--eager-trace: {}", plain(&note.text))));
@@ -606,8 +633,24 @@ pub(super) fn write_and_gate(
         }
     }
     let text = render(args, format(args)?, &report)?;
-    output::write_to(args.output.as_deref(), &text)?;
+    let file = args.output.as_deref();
+    match &args.program {
+        Some(_) => output::write_or_print(file, &text)?,
+        None => output::write_to(file, &text)?,
+    }
     gates.check(&report)
+}
+
+/// Reports an error for a file whose ending is not that of text.
+fn check_text_file(file: Option<&Path>) -> CommandResult {
+    let other = |extension: &std::ffi::OsStr| !extension.eq_ignore_ascii_case("txt");
+    match file {
+        Some(file) if file.extension().is_some_and(other) => Err(Failure::Unusable(format!(
+            "--output {}: --why writes text\n  name a file without an ending or with .txt",
+            file.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The requested format, or the default of the file or terminal that the report goes to.
@@ -629,12 +672,32 @@ pub(super) fn format(args: &ReportArgs) -> Result<OutputFormat, Failure> {
         (None, None) if limited => formats::MARKDOWN,
         (None, Some(file)) => match of_ending(file)? {
             Some(format) => format,
-            None if file.extension().is_some() => return Err(unknown_ending(file)),
+            None if file.extension().is_some() => {
+                return Err(unknown_ending(file, "no format", |_| true));
+            }
             None => formats::MARKDOWN,
         },
         (None, None) if output::is_terminal() => formats::TEXT,
         (None, None) => formats::MARKDOWN,
     })
+}
+
+/// The format of a comparison or a trial: the requested one, else that of the file.
+pub(super) fn comparison_format(
+    format: Option<OutputFormat>,
+    file: Option<&Path>,
+) -> Result<OutputFormat, Failure> {
+    let compares = |format: &OutputFormat| format.diff.is_some();
+    match (format, file) {
+        (Some(format), Some(file)) => agreeing(format, file, "--format"),
+        (Some(format), None) => Ok(format),
+        (None, Some(file)) => match OutputFormat::of_file(file) {
+            Some(format) if compares(&format) => Ok(format),
+            None if file.extension().is_none() => Ok(formats::MARKDOWN),
+            _ => Err(unknown_ending(file, "no format of comparisons", compares)),
+        },
+        (None, None) => Ok(formats::MARKDOWN),
+    }
 }
 
 /// The format that the ending of a file names.
@@ -651,11 +714,13 @@ fn of_ending(file: &Path) -> Result<Option<OutputFormat>, Failure> {
     Ok(OutputFormat::of_file(file))
 }
 
-fn unknown_ending(file: &Path) -> Failure {
-    let endings = formats::FORMATS.iter().flat_map(|format| format.endings);
+/// The error for a file whose ending is of none of the formats that can be written.
+fn unknown_ending(file: &Path, none: &str, can: impl Fn(&OutputFormat) -> bool) -> Failure {
+    let can = formats::FORMATS.iter().filter(|format| can(format));
+    let endings = can.flat_map(|format| format.endings);
     let endings: Vec<&str> = endings.copied().collect();
     Failure::Unusable(format!(
-        "--output {}: no format has this ending\n  expected {}; `--format` names a format for any file",
+        "--output {}: {none} has this ending\n  expected {}; `--format` names a format for any file",
         file.display(),
         endings.join(", ")
     ))

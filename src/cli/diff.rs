@@ -1,6 +1,6 @@
 //! `pyprof-advise diff`: compares the profiles before and after a change.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -76,6 +76,7 @@ impl FromStr for Gate {
 }
 
 pub(super) fn diff(args: &DiffArgs, console: Console) -> CommandResult {
+    let format = advise::comparison_format(args.format, args.output.as_deref())?;
     let paths = || [&args.before, &args.after].into_iter().chain(&args.later);
     for path in paths() {
         advise::refuse_overwriting(path, args.output.as_deref())?;
@@ -92,14 +93,12 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> CommandResult {
     let (Some(first), Some(last)) = (reports.first(), reports.last()) else {
         return Ok(());
     };
-    let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
-    let format = args.format.or_else(of_file);
     let compared = diff::diff(first, last);
     if reports.len() == 2 {
-        write(&compared, args.output.as_deref(), format)?;
+        output::write_to(args.output.as_deref(), &text(&compared, format)?)?;
     } else {
         let trend = diff::trend(&reports);
-        let text = format.and_then(|f| f.trend).unwrap_or(diff::trend_markdown)(&trend)?;
+        let text = format.trend.unwrap_or(diff::trend_markdown)(&trend)?;
         output::write_to(args.output.as_deref(), &text)?;
     }
     args.fail_on.map_or(Ok(()), |gate| {
@@ -107,14 +106,9 @@ pub(super) fn diff(args: &DiffArgs, console: Console) -> CommandResult {
     })
 }
 
-/// Writes a comparison; Markdown if the format is not one of comparisons.
-pub(super) fn write(
-    diff: &Diff,
-    file: Option<&Path>,
-    format: Option<OutputFormat>,
-) -> CommandResult {
-    let text = format.and_then(|f| f.diff).unwrap_or(diff::markdown)(diff)?;
-    output::write_to(file, &text)
+/// A comparison in a format; in Markdown if it is not one of comparisons.
+pub(super) fn text(diff: &Diff, format: OutputFormat) -> Result<String, Failure> {
+    Ok(format.diff.unwrap_or(diff::markdown)(diff)?)
 }
 
 impl Gate {

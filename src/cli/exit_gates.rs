@@ -77,7 +77,11 @@ impl fmt::Display for FailOn {
 
 /// The reason why a report fails, in one line with the rules; `None` if it passes.
 fn reason(report: &Report, gates: &[FailOn]) -> Option<String> {
-    let reasons: Vec<String> = gates
+    let missing = missing(report).filter(|_| !gates.is_empty()).map(|why| {
+        let gates: Vec<String> = gates.iter().map(FailOn::to_string).collect();
+        format!("--fail-on {} was not checked on {why}", gates.join(","))
+    });
+    let mut reasons: Vec<String> = gates
         .iter()
         .filter_map(|gate| {
             let (why, findings) = match gate {
@@ -87,7 +91,34 @@ fn reason(report: &Report, gates: &[FailOn]) -> Option<String> {
             Some(format!("--fail-on {gate}: {why}: {}", rules(&findings)))
         })
         .collect();
+    reasons.extend(missing);
     (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// What a report lacks, so that no gate can pass: what is missing may be worse.
+fn missing(report: &Report) -> Option<String> {
+    let job = report.job.as_ref();
+    let left_out = job.map_or(&[][..], |job| &job.left_out);
+    let unread = left_out.iter().filter(|file| !file.repeated);
+    let unread: Vec<String> = unread.map(|file| plain(&file.file)).collect();
+    let files = job.map_or(1, |job| job.files) + unread.len() as u64;
+    let cut: Vec<String> = report.cut_files.iter().map(|file| plain(file)).collect();
+    let count = |missing: &[String], what: &str| {
+        let names = list_some(missing, NAMED);
+        format!("{} of {files} files {what} ({names})", missing.len())
+    };
+    match (unread.as_slice(), cut.as_slice()) {
+        ([], []) => None,
+        ([], [only]) if job.is_none() => Some(format!("all work: {only} ends in the middle")),
+        ([], cut) => Some(format!("all work: {}", count(cut, "end in the middle"))),
+        (unread, cut) => {
+            let mut why = format!("all ranks: {}", count(unread, "could not be read"));
+            if !cut.is_empty() {
+                why.push_str(&format!(", {}", count(cut, "end in the middle")));
+            }
+            Some(why)
+        }
+    }
 }
 
 type Failed<'a> = (String, Vec<&'a FindingReport>);
@@ -165,12 +196,7 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// Whether `--fail-on` was given.
-    pub(super) fn any(&self) -> bool {
-        !self.args.fail_on.is_empty()
-    }
-
-    /// Fails if the written report meets a condition of `--fail-on`.
+    /// Fails if the written report meets a condition of `--fail-on`, or lacks a part that could meet it.
     pub(super) fn check(&self, report: &Report) -> CommandResult {
         match reason(report, &self.args.fail_on) {
             Some(reason) => {
@@ -212,23 +238,36 @@ fn warning(s: &SuppressionReport) -> Option<String> {
     }
 }
 
-/// Reports an error for a suppression of a rule that does not exist: it would hide nothing, silently.
-/// `ran` are the rules of this run, with those of the user.
+/// Reports an error for a suppression of a rule that does not exist. `ran` are the rules of this run, with those
+/// of the user.
 fn check_rule(rule: &str, ran: Option<&[String]>) -> Result<(), Failure> {
     let files = RuleSet::builtin_files_to_judge();
     let own = ran.unwrap_or_default().iter().map(String::as_str);
-    let ids = || files.iter().map(|file| file.id.as_str());
+    let ids: Vec<&str> = files
+        .iter()
+        .map(|file| file.id.as_str())
+        .chain(own)
+        .collect();
+    match unknown_suppression(rule, &ids) {
+        Some(why) => Err(Failure::Unusable(format!(
+            "{why}\n  `pyprof-advise rules list` names all"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Why the suppression of a rule or pattern is a mistake: without such a rule it would hide nothing, silently.
+pub(super) fn unknown_suppression(rule: &str, ids: &[&str]) -> Option<String> {
     let glob = Glob::new(rule);
     // The rules of the user are unknown where reports are only shown or merged, or deselected.
-    let known = rule.starts_with("user/") || ids().chain(own).any(|id| glob.matches(id));
-    if known {
-        return Ok(());
-    }
-    let near = did_you_mean(rule, ids());
-    Err(Failure::Unusable(format!(
-        "a suppression names the rule `{}`, which does not exist{near}\n  `pyprof-advise rules list` names all",
-        plain(rule)
-    )))
+    let known = rule.starts_with("user/") || ids.iter().any(|id| glob.matches(id));
+    let near = did_you_mean(rule, ids.iter().copied());
+    (!known).then(|| {
+        format!(
+            "a suppression names the rule `{}`, which does not exist{near}",
+            plain(rule)
+        )
+    })
 }
 
 /// The current date in UTC, or the date in [`TODAY`].

@@ -13,7 +13,9 @@ pub(super) fn man(path: &[String]) -> CommandResult {
     let command = find(&program, path)?;
     // The page's name is one word: `pyprof-advise-rules-list`.
     let name = std::iter::once("pyprof-advise").chain(path.iter().map(String::as_str));
-    let page = Man::new(command.clone()).title(name.collect::<Vec<_>>().join("-"));
+    let page = Man::new(command.clone())
+        .title(name.collect::<Vec<_>>().join("-"))
+        .source(concat!("pyprof-advise ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
     page.render_title(&mut out)?;
     page.render_name_section(&mut out)?;

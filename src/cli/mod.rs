@@ -204,7 +204,11 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "PROFILE")]
     pub(crate) eager_trace: Option<PathBuf>,
     /// Explain why a rule fired or did not fire, instead of writing the report
-    #[arg(long, value_name = "RULE")]
+    #[arg(
+        long,
+        value_name = "RULE",
+        conflicts_with_all = ["format", "template", "for_pr", "max_chars", "fail_on", "dump_config"]
+    )]
     pub(crate) why: Option<String>,
     #[command(flatten)]
     pub(crate) gates: GateArgs,

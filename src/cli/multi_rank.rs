@@ -105,6 +105,7 @@ pub(super) fn inputs(
                 inputs.repeated.push(LeftOut {
                     file: shown(&file),
                     why: "given twice, read once".to_owned(),
+                    repeated: true,
                 });
             }
         }
@@ -225,25 +226,17 @@ pub(super) fn each<T: Send>(
     made.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Numbers of files that could not be read.
+/// Number of files that could not be read although the command line names them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Unread {
-    /// Files named on the command line.
-    named: usize,
-    /// Members of folders.
-    members: usize,
-}
+pub(super) struct Unread(usize);
 
 impl Unread {
-    /// The outcome of a command that wrote its result without these files: a file that was named must be
-    /// readable, and a gate must not pass because a member of a folder is missing.
-    pub(super) fn outcome(self, gated: bool) -> CommandResult {
-        if self.named > 0 {
-            Err(Failure::AlreadyReported)
-        } else if self.members > 0 && gated {
-            Err(Failure::GateFailed)
-        } else {
-            Ok(())
+    /// The outcome of a command that wrote its result without these files. Files of a folder count only for
+    /// gates, see [`Gates::check`](super::exit_gates::Gates::check).
+    pub(super) fn outcome(self) -> CommandResult {
+        match self.0 {
+            0 => Ok(()),
+            _ => Err(Failure::AlreadyReported),
         }
     }
 }
@@ -276,15 +269,15 @@ pub(super) fn usable<T>(
     for (file, text) in bad {
         let text_of = |text: &str| format!("unreadable, left out: {}", beginning(text));
         if named.contains(file) {
-            unread.named += 1;
+            unread.0 += 1;
             output::labeled("error", anstyle::AnsiColor::Red, &text_of(&text));
         } else {
-            unread.members += 1;
             console.warn(&text_of(&text));
         }
         left_out.push(LeftOut {
             file: shown(file),
             why: why(file, &text),
+            repeated: false,
         });
     }
     Ok((good, unread))

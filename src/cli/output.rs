@@ -147,6 +147,39 @@ pub(super) fn write_to(file: Option<&Path>, text: &str) -> CommandResult {
     }
 }
 
+/// Writes a text that cannot be made again at once to a file, as [`write_to`] does; to standard output where the
+/// file cannot be written. That remains a failure.
+pub(super) fn write_or_print(file: Option<&Path>, text: &str) -> CommandResult {
+    match write_to(file, text) {
+        Err(Failure::Unusable(why)) if file.is_some() => {
+            print(text)?;
+            Err(Failure::Unusable(format!(
+                "{why}\n  standard output has it instead"
+            )))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Reports an error if a file could not be written, before the work starts whose result it is for.
+pub(super) fn check_writable(path: &Path) -> CommandResult {
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(is_folder(path)),
+        // Opening a pipe would wait for its reader.
+        Ok(there) if !there.is_file() => Ok(()),
+        _ => temporary_for(&target_of(path)).map(drop),
+    }
+}
+
+fn is_folder(path: &Path) -> Failure {
+    cannot_write(path, "it is a folder; name a file in it")
+}
+
+/// The file to replace: a link stays a link, the file that it points to is replaced.
+fn target_of(path: &Path) -> std::path::PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 /// Writes a text file without colors, see [`write_file_with`].
 pub(super) fn write_file(path: &Path, text: &str) -> CommandResult {
     let text = without_color(text);
@@ -167,17 +200,14 @@ pub(super) fn write_file_with(
             .map_err(|error| refuse(error.to_string()))
     };
     match std::fs::metadata(path) {
-        Ok(there) if there.is_dir() => {
-            return Err(refuse("it is a folder; name a file in it".into()));
-        }
+        Ok(there) if there.is_dir() => return Err(is_folder(path)),
         Ok(there) if !there.is_file() => {
             let sink = std::fs::OpenOptions::new().write(true).open(path);
             return buffered(&mut sink.map_err(|error| refuse(error.to_string()))?);
         }
         _ => {}
     }
-    // A link stays a link: the file that it points to is replaced.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let target = target_of(path);
     let mut file = temporary_for(&target)?;
     buffered(&mut file)?;
     file.persist(&target).map_err(|e| refuse(plainly(&e)))

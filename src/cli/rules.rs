@@ -147,11 +147,23 @@ pub(super) fn find<'a>(set: &'a RuleSet, id: &str) -> Result<&'a Rule, Failure> 
     Ok(set.find(id)?)
 }
 
-/// The ids of the built-in rules and of the user's.
-pub(super) fn ids(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
-    let mut files = built_in_rules()?;
-    files.extend(found(paths)?);
-    Ok(files.into_iter().map(|file| file.id).collect())
+/// The files of the built-in rules and of the user's.
+///
+/// # Errors
+/// Every path of the user that cannot be read.
+pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Complaints> {
+    let mut files = match std::env::var_os(BUILT_IN_RULES) {
+        Some(folder) => judge::load::find(Path::new(&folder))?,
+        None => RuleSet::builtin_files(),
+    };
+    let unread = Complaints::new();
+    for path in paths {
+        match judge::load::find(path) {
+            Ok(found) => files.extend(found),
+            Err(complaints) => unread.append(&complaints),
+        }
+    }
+    unread.accept(files)
 }
 
 fn found(paths: &[PathBuf]) -> Result<Vec<RuleFile>, Failure> {

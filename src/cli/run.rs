@@ -14,7 +14,7 @@ use crate::base::text::{choice, plain};
 use crate::capture::nsys::{self, NsysCommand};
 use crate::capture::scalene;
 use crate::capture::{self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States};
-use crate::formats::{self, OutputFormat};
+use crate::formats;
 use crate::report::ProgramRun;
 
 /// What `--help` says first.
@@ -138,11 +138,15 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> CommandResult {
         None => temporary.path().join("traces"),
     };
     let mut advise = args.advise(&folder);
-    advise::configure(&mut advise, &mut console)?;
     if advise.config.dump_config {
         return advise::run(advise, console);
     }
+    advise::configure(&mut advise, &mut console)?;
     advise::check(&advise)?;
+    let file = advise.report.output.as_deref();
+    if args.against.is_none() {
+        advise::format(&advise.report)?;
+    }
     if let Some(last) = &args.against {
         if !last.exists() {
             return Err(Failure::Unusable(format!(
@@ -161,8 +165,10 @@ pub(super) fn run(args: RunArgs, mut console: Console) -> CommandResult {
                 choice(&names)
             )));
         }
-        advise::refuse_overwriting(last, advise.report.output.as_deref())?;
+        advise::comparison_format(advise.report.format, file)?;
+        advise::refuse_overwriting(last, file)?;
     }
+    file.map_or(Ok(()), output::check_writable)?;
     let package = temporary.path().join("python");
     let prepared = std::fs::create_dir_all(&folder).and_then(|()| capture::unpack(&package));
     prepared.map_err(|error| output::cannot_write(&folder, error))?;
@@ -257,13 +263,25 @@ pub(super) fn record(
     let mut program = Program::start(&command, package, &settings).map_err(refuse)?;
     let _passed_on = PassedOn::to(program.id());
     let mut shown = None;
+    let mut without_gpu = false;
     loop {
         if let Some(ended) = program.ended().map_err(refuse)? {
             return Ok(ended);
         }
         if !console.quiet {
-            let progress = States::read(folder).progress();
-            show(&progress, shown.as_ref(), args.ends);
+            let states = States::read(folder);
+            // `try` measures programs without a GPU too.
+            if !args.ends && !without_gpu && states.steps_without_gpu() {
+                console.warn(
+                    "torch found no GPU: there will be no report; end the program with Ctrl-C, or let it go on \
+                     without one",
+                );
+                without_gpu = true;
+            }
+            let progress = states.progress();
+            if !without_gpu {
+                show(&progress, shown.as_ref(), args.ends);
+            }
             shown = Some(progress);
         }
         std::thread::sleep(POLL);
@@ -333,8 +351,8 @@ fn compare(args: &RunArgs, last: &Path, advise: &AdviseArgs, console: Console) -
     after.program.clone_from(&advise.report.program);
     let compared = crate::compare::diff(&before, &after);
     let file = advise.report.output.as_deref();
-    let of_file = || file.and_then(OutputFormat::of_file);
-    diff::write(&compared, file, advise.report.format.or_else(of_file))?;
+    let format = advise::comparison_format(advise.report.format, file)?;
+    output::write_or_print(file, &diff::text(&compared, format)?)?;
     args.gate.map_or(Ok(()), |gate| {
         gate.check("--gate", &compared, false, console)
     })
@@ -367,6 +385,10 @@ fn report(
     }
     let recorded = capture::conclude(folder, &args.command, &states);
     let outcome = match recorded {
+        // Not the recorder was missing.
+        Ok(0) if ended.status != OK && states.has_no_torch(package) => Err(Failure::Unusable(
+            "nothing was recorded: the program failed before it imported torch".to_owned(),
+        )),
         Ok(0) => Err(Failure::Unusable(states.why_nothing(args.skip, package))),
         Ok(_) if states.has_no_gpu() => Err(Failure::Unusable(
             "nothing to analyze: torch found no GPU (`torch.cuda.is_available()` is false)\n  \
@@ -405,7 +427,7 @@ fn report(
         Err(Failure::GateFailed) => (GATE, "a gate failed".to_owned()),
         Err(Failure::Status(status)) => (status, "that of the report".to_owned()),
         Err(Failure::AlreadyReported | Failure::Unusable(_)) => {
-            (UNUSABLE, "there is no report".to_owned())
+            (UNUSABLE, "no report was written".to_owned())
         }
     }
 }

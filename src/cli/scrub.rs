@@ -8,6 +8,7 @@ use super::progress::Bar;
 use super::{CommandResult, Console, Failure, output};
 use crate::base::text::plain;
 use crate::base::units;
+use crate::profile::Container;
 use crate::scrub::{self, Rescan, ScrubSummary};
 
 /// What `--help` says first.
@@ -42,6 +43,7 @@ Exit status: 0 the copy was written and contains nothing of what was looked for;
 
 pub(super) fn scrub(args: &ScrubArgs, console: Console) -> CommandResult {
     refuse_loss(args)?;
+    refuse_other_ending(args)?;
     let temporary = output::temporary_for(&args.output)?;
     let packed = args
         .output
@@ -89,6 +91,29 @@ fn refuse_loss(args: &ScrubArgs) -> CommandResult {
         )));
     }
     Ok(())
+}
+
+/// Endings of SQLite databases, as profilers call them.
+const DATABASES: [&str; 5] = ["sqlite", "sqlite3", "db", "nvvp", "nvprof"];
+
+/// Reports an error if the name of the copy ends as that of a file of another kind: no other program would
+/// read it. A file that is nothing known is reported when it is read.
+fn refuse_other_ending(args: &ScrubArgs) -> CommandResult {
+    let ending = args.output.extension().unwrap_or_default();
+    let is = |known: &[&str]| known.iter().any(|known| ending.eq_ignore_ascii_case(known));
+    let is_database =
+        crate::read::recognize(&args.input).is_ok_and(|found| found.container != Container::Json);
+    let (wrong, copy, endings) = match is_database {
+        true => (is(&["json", "gz"]), "an SQLite database", ".sqlite"),
+        false => (is(&DATABASES), "JSON", ".json; a trace may end in .json.gz"),
+    };
+    match wrong {
+        true => Err(Failure::Unusable(format!(
+            "{}: the copy of this profile is {copy}\n  name a file that ends in {endings}",
+            args.output.display()
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {

@@ -9,13 +9,15 @@ use clap::Args;
 use super::run::{RunArgs, record};
 use super::signals::{SignalsDuringSeries, interrupted_by, is_interrupted};
 use super::trial_runs::Runner;
-use super::{AnalyzeArgs, CommandResult, Console, Failure, RuleArgs, advise, examples, output};
+use super::{
+    AnalyzeArgs, CommandResult, Console, Failure, ReportArgs, RuleArgs, advise, examples, output,
+};
 use crate::base::suggest::did_you_mean;
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
 use crate::base::units::counted;
 use crate::capture::{self, States};
-use crate::formats::{MARKDOWN, Media, OutputFormat, RenderOptions};
+use crate::formats::{Media, OutputFormat, RenderOptions};
 use crate::report::{Report, to_json};
 use crate::trial::{
     Candidate, Limits, NotTried, ProgramAbout, Treatment, Trial, best, built_in, html, mark,
@@ -96,6 +98,7 @@ pub(super) fn run(args: TryArgs, console: Console) -> CommandResult {
         return output::print(&listing(&treatments));
     }
     check_names(&args.names, &treatments)?;
+    let format = check_files(&args)?;
     let temporary = TemporaryFolder::new()
         .map_err(|error| Failure::Unusable(format!("cannot make a temporary folder: {error}")))?;
     let package = temporary.path().join("python");
@@ -140,12 +143,16 @@ pub(super) fn run(args: TryArgs, console: Console) -> CommandResult {
         steps: args.steps,
     };
     let trial = summarize(about, &candidates, &made, not_tried);
-    write(&args, &trial)?;
+    let written = write(&args, format, &trial);
     match (&args.report, &mut report) {
-        (Some(path), Some(report)) => write_report(path, report, &trial)?,
-        (Some(_), None) => console
-            .warn("--report: there is no report, because there is no profile with work of a GPU"),
-        (None, _) => {}
+        (Some(path), Some(report)) => written.and(write_report(path, report, &trial))?,
+        (Some(_), None) => {
+            written?;
+            console.warn(
+                "--report: there is no report, because there is no profile with work of a GPU",
+            );
+        }
+        (None, _) => written?,
     }
     match interrupted_by() {
         // As shells do for a program that a signal has ended.
@@ -346,23 +353,50 @@ fn plan(candidates: &[Candidate], limits: Limits) -> String {
     )
 }
 
-fn write(args: &TryArgs, trial: &Trial) -> CommandResult {
-    let of_file = || args.output.as_deref().and_then(OutputFormat::of_file);
-    let format = args.format.or_else(of_file).unwrap_or(MARKDOWN);
+/// Finds mistakes in the files to write, before the program is started; returns the format of the result.
+fn check_files(args: &TryArgs) -> Result<OutputFormat, Failure> {
+    let format = advise::comparison_format(args.format, args.output.as_deref())?;
+    if let Some(report) = &args.report {
+        report_format(report)?;
+        if args.output.as_ref() == Some(report) {
+            return Err(Failure::Unusable(format!(
+                "--report {}: --output writes the same file\n  name another one",
+                report.display()
+            )));
+        }
+    }
+    for path in [&args.output, &args.report].into_iter().flatten() {
+        if let Some(from) = &args.from {
+            advise::refuse_overwriting(from, Some(path))?;
+        }
+        output::check_writable(path)?;
+    }
+    Ok(format)
+}
+
+/// The format that the ending of `--report` names.
+fn report_format(path: &Path) -> Result<OutputFormat, Failure> {
+    advise::format(&ReportArgs {
+        output: Some(path.to_owned()),
+        ..ReportArgs::default()
+    })
+}
+
+fn write(args: &TryArgs, format: OutputFormat, trial: &Trial) -> CommandResult {
     let text = match format.media {
         Media::Json => to_json(trial),
         Media::Html => html(trial)?,
-        // The formats that `diff` does not have are only selected by the ending of a file.
+        // Formats without comparisons are refused before.
         Media::Markdown | Media::Terminal | Media::Sarif | Media::WorkflowCommands => {
             markdown(trial)?
         }
     };
-    output::write_to(args.output.as_deref(), &text)
+    output::write_or_print(args.output.as_deref(), &text)
 }
 
 fn write_report(path: &Path, report: &mut Report, trial: &Trial) -> CommandResult {
     mark(report, trial);
-    let format = OutputFormat::of_file(path).unwrap_or(MARKDOWN);
+    let format = report_format(path)?;
     let text = (format.report)(report, &RenderOptions::default())?;
-    output::write_file(path, &text)
+    output::write_or_print(Some(path), &text)
 }

@@ -95,6 +95,7 @@ pub fn merge(mut reports: Vec<Report>, mut left_out: Vec<LeftOut>) -> Option<Rep
         cost_unknown: tables::cost_unknown(&reports, summary.kernel_time_ns),
         faults: tables::faults(&reports),
         notes: shared(&reports, &names.names, |r| &r.notes),
+        cut_files: reports.iter().flat_map(|r| r.cut_files.clone()).collect(),
         method: method(&reports),
         summary,
         ranks: ranks.rows,

@@ -28,6 +28,8 @@ pub(crate) fn join(light: Report, mut detailed: Report) -> Report {
         false => detailed.cautions.push(sentence),
     }
     let summary = summary(&light.summary, &detailed.summary);
+    let mut cut_files = light.cut_files;
+    cut_files.append(&mut detailed.cut_files);
     let mut method = detailed.method;
     method.file_bytes = method.file_bytes.saturating_add(light.method.file_bytes);
     let mut joined = Report {
@@ -40,6 +42,7 @@ pub(crate) fn join(light: Report, mut detailed: Report) -> Report {
         launching: light.launching,
         synchronizations: light.synchronizations,
         windows: Some(windows),
+        cut_files,
         method,
         summary,
         ..detailed

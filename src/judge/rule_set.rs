@@ -166,7 +166,10 @@ impl RuleSet {
     }
 
     /// Applies one `category/stem.param=value`.
-    fn set(&mut self, setting: &str, ids: &[&str]) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub(crate) fn set(&mut self, setting: &str, ids: &[&str]) -> Result<(), String> {
         let form = || format!("expected `category/rule.param=value`, got `{setting}`");
         let (name, text) = setting.split_once('=').ok_or_else(form)?;
         let (id, param) = name.trim().rsplit_once('.').ok_or_else(form)?;

@@ -28,7 +28,7 @@ pub use kineto::FORMAT as KINETO_JSON;
 #[cfg(test)]
 pub(crate) use kineto::in_pieces;
 pub(crate) use kineto::{
-    LONGEST_VALUE, More, OTHER_ACCELERATOR, TextWindow, after_json_string, trace_text,
+    LONGEST_VALUE, More, OTHER_ACCELERATOR, TRACE_CUT, TextWindow, after_json_string, trace_text,
 };
 pub use nsys::FORMAT as NSYS_SQLITE;
 pub use nvprof::FORMAT as NVPROF_SQLITE;

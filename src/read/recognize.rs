@@ -15,6 +15,10 @@ use crate::base::temporary::Temporary;
 pub(super) fn head(path: &Path) -> Result<Vec<u8>, ReadError> {
     let fail = |problem: &str, remedy: &str| ReadError::new(path, problem, remedy);
     let io = |e: &std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound if path == Path::new("-") => fail(
+            "there is no such file",
+            "a trace of torch.profiler can be read from standard input as `/dev/stdin`; a database cannot",
+        ),
         std::io::ErrorKind::NotFound => fail(
             "there is no such file",
             "check the path; a profile is written by `nsys export --type sqlite` or torch.profiler, for \
@@ -391,6 +395,12 @@ fn describe(path: &Path, head: &[u8]) -> (&'static str, String) {
         return (
             "a TensorBoard log",
             "give the `.pt.trace.json` beside it, if `tensorboard_trace_handler` wrote one".into(),
+        );
+    }
+    if head.iter().all(|byte| *byte == 0) {
+        return (
+            "a file that begins with zero bytes",
+            "the copy or download did not finish: make it again".into(),
         );
     }
     if head.is_ascii() {

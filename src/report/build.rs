@@ -23,6 +23,7 @@ use crate::facts::{
 use crate::gpu::{Choice, Gpu, How, Vendor};
 use crate::judge::evidence::cited;
 use crate::judge::{Fault, Finding, RuleResults, Saving, SavingKind};
+use crate::read::TRACE_CUT;
 
 /// Longest name of a place, operator or file, in characters; longer names lose their middle. A single
 /// marker of a real profile can be thousands of characters long.
@@ -132,12 +133,18 @@ impl Report {
             cost_unknown: cost_unknown(costed),
             faults: faults(results),
             notes: notes(costed, pytorch),
+            cut_files: Vec::new(),
             method: method(costed, results),
             windows: None,
             program: None,
             summary,
         };
         report.cautions = narrative::cautions(&report, profile.recorded.environment);
+        let cut = cut(costed);
+        if !cut.is_empty() {
+            report.cut_files.push(report.file.clone());
+            report.cautions.splice(0..0, cut);
+        }
         report.sum_up();
         report
     }
@@ -607,9 +614,17 @@ fn notes(costed: &Costed, pytorch: bool) -> Vec<String> {
         .iter()
         .filter(|n| !(profile.recorded.environment && n.code == "environment_block"))
         .filter(|n| pytorch || n.code != "ranges_missing")
+        .filter(|n| n.code != TRACE_CUT)
         .map(|n| sentence(&n.text))
         .chain(MemoryUse::of(&costed.run).map(|memory| memory_note(&memory)))
         .collect()
+}
+
+/// What the reader says of a trace whose end is missing.
+fn cut(costed: &Costed) -> Vec<String> {
+    let notes = costed.run.profile.notes.iter();
+    let cut = notes.filter(|note| note.code == TRACE_CUT);
+    cut.map(|note| sentence(&note.text)).collect()
 }
 
 /// What the program used of the memory of its GPU.

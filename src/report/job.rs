@@ -153,6 +153,9 @@ pub struct LeftOut {
     pub file: String,
     /// Why, in one line.
     pub why: String,
+    /// Whether it is in the report all the same, because it was given more than once.
+    #[serde(default)]
+    pub repeated: bool,
 }
 
 /// Waiting in collectives. The fastest rank of a collective arrived last: its time counts as transfer,

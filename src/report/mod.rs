@@ -233,6 +233,9 @@ pub struct Report {
     pub faults: Vec<Fault>,
     /// Remarks of the reader about the file, as plain text.
     pub notes: Vec<String>,
+    /// Files whose end is missing: everything is of the part before it.
+    #[serde(default)]
+    pub cut_files: Vec<String>,
     /// How the figures were computed.
     pub method: Method,
     /// The light and the detailed recording that the report was made from; `null` for one recording.

@@ -49,6 +49,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     let basis = Basis::of(s);
     let caveats: Vec<String> = [
         what_if(report),
+        cut(report),
         straggler(report),
         graphs(s),
         copies(report),
@@ -255,6 +256,23 @@ pub(super) fn together<'a>(
     // What is left of the whole cannot be negative.
     sum.high_ns = sum.high_ns.min(sum.whole_ns);
     Some(sum)
+}
+
+/// What a trace lacks that ends in the middle could be more than what it holds.
+fn cut(report: &Report) -> Option<String> {
+    let files = report.cut_files.len();
+    let which = match &report.job {
+        _ if files == 0 => return None,
+        None => "This trace ends".to_owned(),
+        Some(job) => format!(
+            "{files} of {} traces {}",
+            job.files,
+            if files == 1 { "ends" } else { "end" }
+        ),
+    };
+    Some(format!(
+        "{which} in the middle; the rest is missing from all figures."
+    ))
 }
 
 /// While the ranks wait for one straggler, changes to the others do not shorten the step.

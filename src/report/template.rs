@@ -5,7 +5,7 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, context};
 
 use super::basis::Basis;
 use super::user_template;
@@ -20,7 +20,8 @@ const FUEL: u64 = 5_000_000;
 /// Why a template could not be rendered.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{name}:{line}: {problem}\n  the values a template can use are those that --format json prints"
+    "{name}:{line}: {problem}\n  the values a template can use are those that --format json prints \
+     (`pyprof-advise schema report` lists them)"
 )]
 pub struct TemplateError {
     /// Name of the template, as the user gave it.
@@ -54,6 +55,8 @@ pub fn render_template(
     user_template::check(source_name, template_text, OURS)?;
     user_template::bound(&mut env);
     env.set_fuel(Some(FUEL));
+    // Names what is undefined.
+    env.set_debug(true);
     let values = Value::from(Serde(report));
     let (name, text) = (source_name.to_owned(), template_text.to_owned());
     let render = move || {
@@ -138,6 +141,7 @@ fn fault(name: &str, error: &minijinja::Error) -> TemplateError {
         name: name.to_owned(),
         line: error.line().unwrap_or(0),
         problem: match error.detail() {
+            Some(detail) if error.kind() == ErrorKind::UndefinedError => detail.to_owned(),
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
         },

@@ -267,6 +267,15 @@ fn not_callable(finding: &FindingReport) -> String {
     };
     let name = crate::base::text::plain(&longest.operator);
     if longest.operator.strip_prefix("aten::").is_none() && marked(&longest.operator).is_none() {
+        let is_function = ["torch.", "Tensor."]
+            .iter()
+            .any(|owner| longest.operator.starts_with(owner));
+        if is_function {
+            return format!(
+                "the profile names only the function `{name}`, not the operators that it calls, and a script can call \
+                 few functions\n  record with torch.profiler: `pyprof-advise run`"
+            );
+        }
         return format!(
             "a script calls operators of PyTorch only, and the longest of this finding is `{name}`"
         );

@@ -336,7 +336,8 @@ fn all_errors_are_reported_with_their_position() {
         ("pa.toml:11:1", "did you mean `place`?"),
         ("pa.toml:13:8", "`suppress[1].rule` is empty"),
         ("pa.toml:15:9", "a day such as 2026-12-31"),
-        ("errors in pa.toml", "error: 12 errors"),
+        ("pa.toml:10:8", "the rule `a/b`, which does not exist"),
+        ("errors in pa.toml", "error: 13 errors"),
     ] {
         has(&error, &[place, says]);
     }
@@ -350,6 +351,34 @@ fn all_errors_are_reported_with_their_position() {
         &["`top` must be an integer", "precison/*", "host/none"],
     );
     has(&error, &["error: 3 errors in pa.toml"]);
+}
+
+#[test]
+fn params_suppressions_and_rules_that_cannot_be_read_are_reported_together() {
+    let sandbox = configured(
+        "[[suppress]]\nrule = \"tensor-cores/gemm-unalined\"\nreason = \"x\"\n[set]\n\
+         \"precision/amp-partial\".min_shar = 0.05\n\"copies/pageable\".min_fraction = \"much\"\n",
+    );
+    let error = sandbox.refused("net.sqlite --config pa.toml");
+    has(
+        &error,
+        &[
+            "pa.toml:2:8",
+            "did you mean `tensor-cores/gemm-unaligned`?",
+            "pa.toml:5:25",
+            "has no param `min_shar`; did you mean `min_share`?",
+            "pa.toml:6:19",
+            "error: 3 errors in pa.toml",
+        ],
+    );
+    lacks(&error, &["--set"]);
+    let sandbox =
+        configured("rules = [\"nope/\"]\ngpuu = \"v100\"\ntop = \"x\"\nselect = [\"hots\"]\n");
+    let error = sandbox.refused("net.sqlite --config pa.toml");
+    has(
+        &error,
+        &["nope/", "unknown key `gpuu`", "`top` must be an integer"],
+    );
 }
 
 #[test]

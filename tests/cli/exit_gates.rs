@@ -74,10 +74,6 @@ fn gates_pass_without_matching_findings() {
     sandbox.fine(&format!(
         "{NET} --select communication --fail-on saving=0%,note"
     ));
-    // --why does not write a report, so gates do not apply.
-    sandbox.fine(&format!(
-        "{NET} --fail-on note --why tensor-cores/gemm-unaligned"
-    ));
 }
 
 #[test]

@@ -269,6 +269,31 @@ fn one_analysis_writes_every_format_before_the_gate_fails() {
 }
 
 #[test]
+fn the_report_of_readable_profiles_is_published_before_the_last_step_fails() {
+    let runner = Runner::new().with("PROFILE", "net.sqlite\nnope.sqlite\n");
+    let said = code(&runner.run("advise", &[]), 0);
+    has(&said, &["error: unreadable, left out: nope.sqlite"]);
+    let outputs = runner.outputs();
+    assert_eq!(outputs["status"], "2");
+    for (name, says) in [
+        ("json", "nope.sqlite"),
+        ("markdown", "Left out: `nope.sqlite`"),
+        ("html", "1 of 2 files is left out"),
+    ] {
+        has(&std::fs::read_to_string(&outputs[name]).unwrap(), &[says]);
+    }
+    has(
+        &runner.sandbox.read("summary"),
+        &["1 of 2 files is left out"],
+    );
+    // A report that an earlier step has left is not published.
+    let runner = runner.with("PROFILE", "nope.sqlite\n");
+    std::fs::remove_file(runner.sandbox.at("output")).unwrap();
+    code(&runner.run("advise", &[]), 2);
+    assert!(!runner.sandbox.at("output").exists());
+}
+
+#[test]
 fn suppressed_findings_are_hidden_in_every_format() {
     let runner = Runner::new()
         .with("CONFIG", "pa.toml")

@@ -187,7 +187,7 @@ fn training_loop_gives_two_windows_that_are_joined() {
     assert!(err.contains("torch found no GPU"), "{err}");
     assert!(
         err.trim_end()
-            .ends_with("exit status 2: there is no report"),
+            .ends_with("exit status 2: no report was written"),
         "{err}"
     );
     let report = recorded.shows(&NET);
@@ -496,6 +496,27 @@ fn profiler_of_the_program_is_left_alone() {
 }
 
 #[test]
+fn without_a_gpu_a_warning_comes_before_the_recording() {
+    let Some(python) = shared::python() else {
+        return;
+    };
+    let mut run = Command::new(PROGRAM);
+    run.args(["run", "--skip", "3", "--"])
+        .arg(&python)
+        .args(["-W", "ignore"])
+        .arg(tests().join("programs/plain.py"));
+    let said = said(&mut run);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(
+        said.err
+            .contains("warning: torch found no GPU: there will be no report"),
+        "{}",
+        said.err
+    );
+    assert!(!said.err.contains("the report follows"), "{}", said.err);
+}
+
+#[test]
 fn programs_without_steps_say_why_nothing_was_recorded() {
     let Some(python) = shared::python() else {
         return;
@@ -514,6 +535,10 @@ fn programs_without_steps_say_why_nothing_was_recorded() {
     let other = run(&["-c", "print('no torch')"]);
     let not_imported = "no process of the program imported torch";
     assert!(other.err.contains(not_imported), "{}", other.err);
+    let failed = run(&["-c", "raise SystemExit(3)"]);
+    let why = "the program failed before it imported torch";
+    assert!(failed.err.contains(why), "{}", failed.err);
+    assert!(!failed.err.contains("PYTHONPATH"), "{}", failed.err);
     // A module of the program with the name of the package.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("pyprof_advise.py"), "NAME = 'mine'").unwrap();
@@ -633,6 +658,56 @@ fn nsys_is_run_with_the_options_that_its_version_has() {
 
 #[test]
 #[cfg(unix)]
+fn reports_that_cannot_be_written_cost_no_run() {
+    let nsys = stand_in("--capture-range= --sample=", "nsys-rep");
+    let path = format!(
+        "{}:{}",
+        nsys.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let run = |options: &[&str], program: &str| {
+        let mut run = Command::new(PROGRAM);
+        run.args(["run", "--with", "nsys"])
+            .args(options)
+            .args(["--", "sh", "-c", program])
+            .current_dir(folder.path())
+            .env("PATH", &path);
+        said(&mut run)
+    };
+    let earlier = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/net.sqlite");
+    let earlier = earlier.to_str().unwrap();
+    for (options, says) in [
+        (&["-o", "nodir/x.md"][..], "there is no folder nodir"),
+        (&["-o", "."], "it is a folder"),
+        (&["-o", "x.pdf"], "no format has this ending"),
+        (
+            &["-o", "x.sarif", "--against", earlier],
+            "no format of comparisons has this ending",
+        ),
+    ] {
+        let said = run(options, "touch started");
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{options:?}");
+        assert!(said.err.contains(says), "{}", said.err);
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "{options:?}: the program was started");
+    }
+    // The folder is gone when the program ends.
+    for options in [
+        &["-o", "gone/x.html"][..],
+        &["-o", "gone/x.md", "--against", earlier],
+    ] {
+        std::fs::create_dir(folder.path().join("gone")).unwrap();
+        let said = run(options, "rmdir gone");
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        assert!(said.out.starts_with(['<', '#']), "{}", said.out);
+        let says = "there is no folder gone\n  standard output has it instead";
+        assert!(said.err.contains(says), "{}", said.err);
+    }
+}
+
+#[test]
+#[cfg(unix)]
 fn run_is_compared_with_an_earlier_one() {
     let nsys = stand_in("--capture-range= --sample=", "nsys-rep");
     let path = format!(
@@ -746,7 +821,7 @@ fn exit_status_is_that_of_the_program_else_of_the_recording() {
     ends(
         &nothing,
         2,
-        "pyprof-advise: exit status 2: there is no report",
+        "pyprof-advise: exit status 2: no report was written",
     );
     assert!(
         nothing

@@ -140,7 +140,7 @@ fn manual_pages_are_troff() {
     has(
         &inner,
         &[
-            ".TH pyprof-advise-rules-list 1",
+            ".TH pyprof-advise-rules-list 1  \"pyprof-advise ",
             "pyprof\\-advise rules list",
         ],
     );

@@ -335,3 +335,27 @@ fn mistakes_on_the_command_line_are_found_before_the_program_runs() {
         lacks(&err, &["secret_setting"]);
     }
 }
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_the_program_starts() {
+    let sandbox = Sandbox::new();
+    report(&sandbox);
+    for (options, says) in [
+        ("-o nodir/x.md", "there is no folder nodir"),
+        ("-o x.pdf", "no format of comparisons has this ending"),
+        ("-o x.sarif", "expected .md, .markdown, .html, .htm, .json;"),
+        ("-o x.md --format json", "--format means json"),
+        ("--report nodir/r.html", "there is no folder nodir"),
+        ("--report r.csv", "a report cannot be CSV"),
+        ("--report r.pdf", "no format has this ending"),
+        ("-o x.md --report x.md", "--output writes the same file"),
+        (
+            "--from report.json -o report.json",
+            "would overwrite the profile",
+        ),
+    ] {
+        let error = sandbox.refused(&format!("try fused-optimizer {options} -- touch started"));
+        has(&error, &[says]);
+        assert_eq!(sandbox.names(), ["net.sqlite", "report.json"], "{options}");
+    }
+}

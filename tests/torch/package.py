@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import invent_kernels
@@ -37,18 +38,22 @@ def invent(folder: Path) -> None:
 def check_profile() -> None:
     """A block is recorded with its steps and layers; without a GPU the report says so."""
     net = Net()
-    with pyprof_advise.profile(work / "profile") as recording:
-        for _ in range(2):
-            net(torch.ones(4, 16)).sum().backward()
-            recording.step()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pyprof_advise.profile(work / "profile") as recording:
+            for _ in range(2):
+                net(torch.ones(4, 16)).sum().backward()
+                recording.step()
+    said = [str(warning.message) for warning in warned if warning.filename == __file__]
+    assert any("there will be no report" in text for text in said), said
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in net.modules())
     try:
         recording.report().to("json")
     except pyprof_advise.AdviseError as error:
-        assert "no kernels" in str(error), error
+        assert "torch found no GPU" in str(error), error
     else:
         raise AssertionError("a report without a GPU")
-    assert recording._repr_html_().startswith("<pre>error: ")
+    assert recording._repr_html_().startswith("<pre>nothing to analyze: ")
     invent(work / "profile")
     report = json.loads(recording.report().to("json"))
     assert {"head", "blocks.*.fc"} <= {row["name"] for row in report["layers"]}, report["layers"]
@@ -71,7 +76,7 @@ def check_handler() -> None:
                 train(1)
                 profiler.step()
     assert len(list((work / "handler").glob("*.pt.trace.json"))) == 1
-    assert "no kernels" in said.getvalue(), said.getvalue()
+    assert "torch found no GPU" in said.getvalue(), said.getvalue()
 
 
 def windows(folder: Path) -> list[str]:
@@ -113,7 +118,27 @@ def check_hugging_face() -> None:
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         Trainer(GPT2LMHeadModel(config), arguments, train_dataset=data, callbacks=[callback]).train()
     assert windows(work / "hf") == ["light", "detailed"]
-    assert "no kernels" in said.getvalue(), said.getvalue()
+    assert "torch found no GPU" in said.getvalue(), said.getvalue()
+
+
+def check_unreadable() -> None:
+    """The report of the profiles that can be read is there, with a warning about the others."""
+    invented = sorted((work / "profile").glob("*.json"))
+    trace = next(path for path in invented if path.name != "manifest.json")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        report = pyprof_advise.advise(trace, work / "gone.sqlite")
+        assert report.to("text").strip()
+        saved = report.save(work / "others.md")
+    assert "gone.sqlite" in saved.read_text()
+    said = [str(warning.message) for warning in warned if warning.filename == __file__]
+    assert len(said) == 2 and all("left out: " in text for text in said), said
+    try:
+        str(pyprof_advise.advise(work / "gone.sqlite"))
+    except pyprof_advise.AdviseError as error:
+        assert "there is no such file" in str(error), error
+    else:
+        raise AssertionError("a report of nothing")
 
 
 def check_lightning() -> None:
@@ -146,6 +171,7 @@ def check_lightning() -> None:
 
 
 check_profile()
+check_unreadable()
 check_handler()
 check_session()
 check_hugging_face()

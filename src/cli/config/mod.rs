@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use super::{AdviseArgs, CommandResult, Console, Failure, GateArgs, ReportArgs, RuleArgs, output};
+use super::exit_gates::unknown_suppression;
+use super::{AdviseArgs, Console, Failure, GateArgs, ReportArgs, RuleArgs, output};
 use crate::base::diag::{Complaint, Complaints, Source};
+use crate::facts;
 use crate::formats::OutputFormat;
-use crate::judge::pattern_of;
+use crate::judge::{RuleSet, Selection, pattern_of};
 
 mod dump;
 mod keys;
@@ -39,12 +41,24 @@ pub(super) struct Config {
     names: Vec<RuleName>,
 }
 
-/// A rule name or pattern in a configuration file.
+/// A rule name, a pattern or a parameter in a configuration file.
 #[derive(Debug, Clone, PartialEq)]
 struct RuleName {
     text: String,
+    kind: NameKind,
     file: Arc<Source>,
     span: Range<usize>,
+}
+
+/// What a rule is named for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameKind {
+    /// To select it, to leave it out, or to set its parameters.
+    Rule,
+    /// To hide its findings.
+    Suppression,
+    /// `category/rule.param=value`, as for `--set`.
+    Setting,
 }
 
 /// Parses a path that may be empty: an empty variable names no file, and an empty option overrides the
@@ -63,7 +77,7 @@ pub(super) fn load(path: Option<&Path>, rules: Option<&[PathBuf]>) -> Result<Con
     let complaints = Complaints::new();
     let config = read::config(&source, path.parent(), &complaints);
     if let Some(paths) = rules {
-        config.check_rules(paths, &complaints)?;
+        config.check_rules(paths, &complaints);
     }
     if !complaints.is_empty() {
         return Err(output::refuse(&complaints));
@@ -119,23 +133,52 @@ pub(super) fn effective(args: &AdviseArgs, console: Console) -> Config {
 }
 
 impl Config {
-    /// Reports names of rules that do not exist. Suppressions are excluded because they may outlive
-    /// their rule; the report mentions those.
-    fn check_rules(&self, given: &[PathBuf], complaints: &Complaints) -> CommandResult {
-        if self.names.is_empty() {
-            return Ok(());
-        }
+    /// Reports names and parameters of rules that do not exist, and paths of rules that cannot be read.
+    fn check_rules(&self, given: &[PathBuf], complaints: &Complaints) {
         let mut paths = given.to_vec();
         let own = &self.rules.paths;
         paths.extend(own.iter().filter(|path| !given.contains(path)).cloned());
-        let ids = super::rules::ids(&paths)?;
-        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        if self.names.is_empty() {
+            return;
+        }
+        let files = match super::rules::files(&paths) {
+            Ok(files) => files,
+            // Any name may be that of a rule which could not be read.
+            Err(unread) => return complaints.append(&unread),
+        };
+        let ids: Vec<&str> = files.iter().map(|file| file.id.as_str()).collect();
+        let complain = |name: &RuleName, why: String| {
+            complaints.push(Complaint::error(&name.file, name.span.clone(), why, ""));
+        };
+        let mut settings = Vec::new();
         for name in &self.names {
-            if let Err(why) = pattern_of(&name.text, &ids) {
-                complaints.push(Complaint::error(&name.file, name.span.clone(), why, ""));
+            let checked = match name.kind {
+                NameKind::Rule => pattern_of(&name.text, &ids).map(drop),
+                NameKind::Suppression => unknown_suppression(&name.text, &ids).map_or(Ok(()), Err),
+                NameKind::Setting => {
+                    settings.push(name);
+                    Ok(())
+                }
+            };
+            if let Err(why) = checked {
+                complain(name, why);
             }
         }
-        Ok(())
+        if settings.is_empty() {
+            return;
+        }
+        // Mistakes in rules are reported when they are loaded for the analysis.
+        if let Ok(mut rules) = RuleSet::load(&files, &Selection::default(), facts::all()) {
+            for name in settings {
+                let param = name.text.split('=').next().unwrap_or_default();
+                let known = (param.rsplit_once('.')).is_some_and(|(rule, _)| ids.contains(&rule));
+                if let Err(why) = rules.set(&name.text, &ids)
+                    && known
+                {
+                    complain(name, why);
+                }
+            }
+        }
     }
 
     pub(super) fn fill_rules(&self, args: &mut RuleArgs) {

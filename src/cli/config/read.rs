@@ -1,5 +1,6 @@
 //! Reads a configuration and reports every mistake.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use ::toml::de::DeValue;
 
 use super::keys::{COLORS, KEYS, day};
-use super::{Config, RuleName};
+use super::{Config, NameKind, RuleName};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::text::without_joiners;
@@ -38,13 +39,17 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn config(&self) -> Config {
         let root = &self.root;
+        let settings = self.set();
+        let mut names = self.names();
+        let texts = settings.iter().map(|name| name.text.clone()).collect();
+        names.extend(settings);
         Config {
             gpu: self.gpu(),
             rules: RuleArgs {
                 paths: self.paths("rules"),
                 select: root.get_texts("select"),
                 ignore: root.get_texts("ignore"),
-                set: self.set(),
+                set: texts,
             },
             costs: self.paths("costs"),
             classes: self.paths("classes"),
@@ -70,11 +75,11 @@ impl<'a> Reader<'a> {
                 verbose: root.get_flag("verbose"),
                 color: root.get_word("color", &COLORS),
             },
-            names: self.names(),
+            names,
         }
     }
 
-    /// The rules that are selected, ignored and set, with their positions.
+    /// The rules that are selected, ignored, set and suppressed, with their positions.
     fn names(&self) -> Vec<RuleName> {
         let list = |key: &str| match self.root.get(key).as_ref().map(Item::raw) {
             Some(DeValue::Array(items)) => items.iter().collect(),
@@ -93,13 +98,32 @@ impl<'a> Reader<'a> {
             .into_iter()
             .filter(|(_, thresholds)| matches!(thresholds.get_ref(), DeValue::Table(_)))
             .map(|(key, _)| (key.get_ref().as_ref(), key.span()));
-        let file = self.root.source();
-        let name = |(text, span): (&str, _)| RuleName {
-            text: text.to_owned(),
-            file: Arc::clone(file),
+        let rules = listed.chain(set);
+        let rules = rules.map(|(text, span)| self.name(text.to_owned(), NameKind::Rule, span));
+        let suppressed = list("suppress").into_iter().filter_map(|item| {
+            let DeValue::Table(table) = item.get_ref() else {
+                return None;
+            };
+            let rule = table.get("rule")?;
+            let DeValue::String(text) = rule.get_ref() else {
+                return None;
+            };
+            if text.trim().is_empty() {
+                return None;
+            }
+            let rules = hidden_by(text).text().to_owned();
+            Some(self.name(rules, NameKind::Suppression, rule.span()))
+        });
+        rules.chain(suppressed).collect()
+    }
+
+    fn name(&self, text: String, kind: NameKind, span: Range<usize>) -> RuleName {
+        RuleName {
+            text,
+            kind,
+            file: Arc::clone(self.root.source()),
             span,
-        };
-        listed.chain(set).map(name).collect()
+        }
     }
 
     /// Reports keys that exclude each other.
@@ -165,7 +189,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Parameters, a table per rule, in the syntax of `--set`.
-    fn set(&self) -> Vec<String> {
+    fn set(&self) -> Vec<RuleName> {
         let Some(rules) = self.root.get_table("set") else {
             return Vec::new();
         };
@@ -176,7 +200,8 @@ impl<'a> Reader<'a> {
             };
             for (param, value) in params.entries() {
                 if let Some(text) = self.setting(&value) {
-                    settings.push(format!("{}.{}={text}", rule.value, param.value));
+                    let text = format!("{}.{}={text}", rule.value, param.value);
+                    settings.push(self.name(text, NameKind::Setting, param.span));
                 }
             }
         }
@@ -208,14 +233,18 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The rules whose findings a suppression hides. A category means all its rules, as for `--ignore`.
+fn hidden_by(rule: &str) -> Glob {
+    match rule.contains(['/', '*']) {
+        true => Glob::new(rule),
+        false => Glob::new(&format!("{rule}/*")),
+    }
+}
+
 fn suppression(table: &Table<'_>) -> Option<Suppression> {
     let rule = table.get_str("rule")?.value;
     Some(Suppression {
-        // A category means all its rules, as for `--ignore`.
-        rule: match rule.contains(['/', '*']) {
-            true => Glob::new(rule),
-            false => Glob::new(&format!("{rule}/*")),
-        },
+        rule: hidden_by(rule),
         // Text copied from a rendered report may hold the invisible characters of its escapes.
         place: table
             .get_str("place")

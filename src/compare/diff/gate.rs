@@ -2,7 +2,9 @@
 
 use super::model::Diff;
 use super::{SAME, normalized, normalized_range};
+use crate::base::text::list;
 use crate::base::units::percent;
+use crate::report::Report;
 
 /// What a gate decides.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +60,16 @@ pub fn gate(diff: &Diff, limit: f64) -> Decision {
         )),
         false => Decision::Pass,
     }
+}
+
+/// Why a trace that ends in the middle cannot tell whether there is a regression.
+pub(super) fn cut(before: &Report, after: &Report) -> Option<String> {
+    let files: Vec<&str> = [before, after]
+        .iter()
+        .flat_map(|report| report.cut_files.iter().map(String::as_str))
+        .collect();
+    let verb = if files.len() == 1 { "ends" } else { "end" };
+    (!files.is_empty()).then(|| format!("{} {verb} in the middle", list(&files)))
 }
 
 /// Why it is not known whether there is a regression.

@@ -166,7 +166,7 @@ pub fn diff(before: &Report, after: &Report) -> Diff {
         diff.forget();
     }
     diff.no_change = is_same(&diff);
-    diff.regression_unknown = gate::unknown(&diff);
+    diff.regression_unknown = gate::unknown(&diff).or_else(|| gate::cut(before, after));
     diff.regression = slower_by(&diff).filter(|_| diff.regression_unknown.is_none());
     diff.cautions = narrative::cautions(&diff, before, after, basis.by_kernel);
     diff.verdict = narrative::opening(&diff);

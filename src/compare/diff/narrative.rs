@@ -9,7 +9,7 @@ use super::{
     FLOOR, MOST, MUCH, SAME, SOME, changed_parts, is_beyond_noise, kernels_tell_little,
     least_matched, measure, normalized, wall, work,
 };
-use crate::base::text::capitalized;
+use crate::base::text::{capitalized, list};
 use crate::base::units::{average, counted, ns, percent, times};
 use crate::report::{Report, UnitKind};
 
@@ -660,6 +660,14 @@ pub(super) fn cautions(
     by_kernel: bool,
 ) -> Vec<String> {
     let mut cautions = Vec::new();
+    for (which, report) in [("first", before), ("second", after)] {
+        if !report.cut_files.is_empty() {
+            cautions.push(format!(
+                "The {which} ends in the middle ({}): what is missing there is missing from this comparison.",
+                list(&report.cut_files)
+            ));
+        }
+    }
     if diff.comparable && by_kernel {
         let which = match work::has_operators(before) {
             true => "second",

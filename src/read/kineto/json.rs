@@ -177,6 +177,8 @@ pub(super) trait TraceSink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) end: End,
+    /// The number of bytes of the unpacked text that were looked at: where a text ends that is cut.
+    pub(super) bytes: u64,
     pub(super) strays: Strays,
 }
 
@@ -228,6 +230,7 @@ pub(super) fn read(more: More<'_>, sink: &mut dyn TraceSink) -> Outcome {
     }
     Outcome {
         end,
+        bytes: reader.window.position() + reader.window.rest().len() as u64,
         strays: reader.strays,
     }
 }

@@ -82,6 +82,9 @@ pub static FORMAT: Format = Format {
 /// The code of the note on a trace of an accelerator that is no NVIDIA or AMD GPU.
 pub(crate) const OTHER_ACCELERATOR: &str = "other_accelerator";
 
+/// The code of the note on a trace whose end is missing.
+pub(crate) const TRACE_CUT: &str = "trace_cut";
+
 /// The key of the events in an object.
 const EVENTS: &[u8] = b"\"traceEvents\"";
 
@@ -224,14 +227,24 @@ fn note_damage(rows: &mut Rows, outcome: Outcome, damage: Option<String>) {
     }
     note_strays(profile, &outcome.strays);
     match (damage, outcome.end) {
-        (Some(text), _) => profile.note("trace_cut", text),
+        (Some(text), End::Cut) => profile.note(
+            TRACE_CUT,
+            format!(
+                "{text} The trace ends in the middle, at byte {} of the unpacked text.",
+                units::count(outcome.bytes)
+            ),
+        ),
+        (Some(text), _) => profile.note(TRACE_CUT, text),
         (None, End::Cut) => profile.note(
-            "trace_cut",
-            "The trace ends in the middle: the program was killed while it wrote it, or the copy \
-             did not finish. What is there was read; the rest is missing from all figures.",
+            TRACE_CUT,
+            format!(
+                "The trace ends in the middle, at byte {} of its text: the program was killed while it wrote it, \
+                 or the copy did not finish. What is there was read; the rest is missing from all figures.",
+                units::count(outcome.bytes)
+            ),
         ),
         (None, End::TooLong) => profile.note(
-            "trace_cut",
+            TRACE_CUT,
             format!(
                 "Reading stopped at a value of more than {}, which no event of a trace is; what \
                  comes before it was read, the rest is missing from all figures.",
