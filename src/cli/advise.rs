@@ -190,12 +190,11 @@ fn run_job(
     let result = analyze_all(inputs, console, |file, timer| session.file(file, timer))?;
     let unread = result.unread;
     if session.args.why.is_some() {
-        output::write_to(output, &result.whys)?;
-        return unread.outcome();
+        return unread.after(output::write_to(output, &result.whys));
     }
     let report = session.with_host_profiles(result.report()?);
     let outcome = write_and_gate(&session.args.report, gates, report, console);
-    unread.outcome().and(outcome)
+    unread.after(outcome)
 }
 
 /// The results of the profiles of a job.

@@ -71,7 +71,7 @@ pub(super) fn export(args: ExportArgs, console: Console) -> CommandResult {
         Some(path) => output::write_file_with(path, |out| export::csv(&table, out))?,
         None => output::stream(|out| export::csv(&table, out))?,
     }
-    unread.outcome()
+    unread.after(Ok(()))
 }
 
 /// Reports an error for a file name that does not end with `.csv`.

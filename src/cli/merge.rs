@@ -71,7 +71,7 @@ pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> CommandResult 
     };
     merged.top = args.report.top_or(merged.top);
     let outcome = advise::write_and_gate(&args.report, &gates, merged, console);
-    unread.outcome().and(outcome)
+    unread.after(outcome)
 }
 
 /// Reads one of several reports. The report of a job is an error, because it cannot be split.

@@ -231,12 +231,12 @@ pub(super) fn each<T: Send>(
 pub(super) struct Unread(usize);
 
 impl Unread {
-    /// The outcome of a command that wrote its result without these files. Files of a folder count only for
-    /// gates, see [`Gates::check`](super::exit_gates::Gates::check).
-    pub(super) fn outcome(self) -> CommandResult {
-        match self.0 {
-            0 => Ok(()),
-            _ => Err(Failure::AlreadyReported),
+    /// The outcome of a command that has written, or failed to write, its result without these files. Files of a
+    /// folder count only for gates, see [`Gates::check`](super::exit_gates::Gates::check).
+    pub(super) fn after(self, written: CommandResult) -> CommandResult {
+        match written {
+            Ok(()) | Err(Failure::GateFailed) if self.0 > 0 => Err(Failure::AlreadyReported),
+            written => written,
         }
     }
 }

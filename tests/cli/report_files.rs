@@ -41,6 +41,11 @@ fn named_file_that_cannot_be_read_gives_exit_status_2() {
             &["Left out: `gone.sqlite`", "1 of 2 files is left out"],
         );
     }
+    // That the report could not be written is said too.
+    has(
+        &sandbox.refused("net.sqlite gone.sqlite -o nodir/job.md"),
+        &["left out: gone.sqlite", "cannot write nodir/job.md"],
+    );
     assert_eq!(
         sandbox.run("export net.sqlite gone.sqlite -o a.csv").code,
         2
