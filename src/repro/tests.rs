@@ -82,6 +82,7 @@ fn text_of_a_profile_never_becomes_code() {
         assert!(
             [
                 "operators of PyTorch only",
+                "not the operators that it calls",
                 "does not have all",
                 "does not say"
             ]
