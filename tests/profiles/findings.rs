@@ -188,7 +188,14 @@ fn claims_fit_into_analyzed_time(name: &str, table: &FactTable<'_>, results: &Ru
             SavingKind::Idle => "idle",
             SavingKind::Copy => "copy",
         };
-        *sums.entry(kind).or_default() += saving.claimed_ns;
+        // Collectives that move beside other work save the time in which they ran as well as the idle time before them.
+        let moved = match saving.kind {
+            SavingKind::Idle if finding.category == "communication" => {
+                finding.covered.values().sum()
+            }
+            _ => 0.0,
+        };
+        *sums.entry(kind).or_default() += (saving.claimed_ns - moved).max(0.0);
         if saving.kind == SavingKind::Idle {
             *sums.entry("copies behind idle time").or_default() += copies;
         }
