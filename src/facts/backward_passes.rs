@@ -29,6 +29,9 @@ pub(super) fn count(run: &Run) -> u64 {
         // Before PyTorch 1.7, nodes have no range of the engine around them.
         is_node = by_string(run, is_bare_node);
     }
+    if !is_node.contains(&true) {
+        return 0;
+    }
     let mut threads: FxHashMap<ThreadId, Passes> = FxHashMap::default();
     for range in &run.profile.ranges {
         if range.seq.is_none() || is_node.get(range.text.idx()) != Some(&true) {

@@ -87,10 +87,15 @@ impl CallOperators {
         };
         let mut captures: Vec<_> = captured.into_iter().filter_map(capture).collect();
         captures.sort_by_key(|(_, _, span)| span.start);
+        // Each passes over all ranges.
+        let (stacks, calls) = rayon::join(
+            || CallStacks::of(run, calls.clone()),
+            || around(run, calls.clone()),
+        );
         CallOperators {
-            stacks: CallStacks::of(run, calls.clone()),
-            calls: around(run, calls),
+            calls,
             captures: around(run, captures.into_iter()),
+            stacks,
         }
     }
 

@@ -169,6 +169,7 @@ impl RuleMatches {
                 let totals = input.totals();
                 let most = most(&affected, rule.saving_kind(), &totals);
                 let saving = saving(rule, &context, &mut self.faults);
+                let saving = saving.map(|saving| saving.at_most(most));
                 let removed = removed(rule, &context, &mut self.faults);
                 let launches = removed.map(|share| {
                     let high = share * affected.launch_ns;
@@ -177,8 +178,8 @@ impl RuleMatches {
                 });
                 self.matches.push(Match {
                     member,
-                    saving: saving.map(|saving| saving.at_most(most)),
-                    work: saving.map(|saving| saving.at_most(most)),
+                    saving,
+                    work: saving,
                     launches,
                     host_ns: removed.unwrap_or(0.0) * affected.host_ns,
                     affected,
