@@ -632,7 +632,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     ) {
         for entry in entries {
             let other = to.insert(entry.fact.name, (entry.fact, wrap(entry)));
-            debug_assert!(other.is_none(), "{} is declared twice", entry.fact.name);
+            assert!(other.is_none(), "{} is declared twice", entry.fact.name);
         }
     }
     let mut all = FxHashMap::default();

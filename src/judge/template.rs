@@ -365,6 +365,8 @@ fn environment(escape: fn(&str) -> String) -> Environment<'static> {
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_fuel(Some(FUEL));
     env.set_recursion_limit(50);
+    // Errors name what is undefined.
+    env.set_debug(true);
     env.add_test("defined", |value: &Jinja| !value.is_undefined());
     env.add_filter(
         "default",

@@ -158,7 +158,7 @@ fn many_gpus_and_tables_take_no_longer_than_their_rows() {
 fn extreme_files_do_not_crash() {
     let folder = tempfile::tempdir().unwrap();
     let mut harness = Harness::new(folder.path(), LIMITS);
-    extremes(&mut harness, 100_000, 100_000, 24);
+    extremes(&mut harness, 50_000, 50_000, 8);
     unharmed(&harness, 4);
 }
 

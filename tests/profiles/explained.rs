@@ -1,11 +1,11 @@
 //! How much of the GPU time of every profile a report explains, by kind of program.
 
-use crate::shared;
+use crate::{shared, survey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pyprof_advise::Advisor;
-use pyprof_advise::advisor::open;
+use pyprof_advise::advisor::{Analysis, open};
 use pyprof_advise::correlate::{OpName, SiteId};
 use pyprof_advise::cost::{Family, UnknownCost};
 use pyprof_advise::facts::{Answer, FactTable, Lookup, Member, MemberKind, Value};
@@ -27,8 +27,8 @@ fn floor(file: &str) -> Option<f64> {
 
 /// Kernel time of one profile in ns. A bound is a time that the work takes at least, where its cost is not
 /// known.
-#[derive(Debug, Default)]
-struct Explained {
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Explained {
     kind: &'static str,
     file: String,
     all: f64,
@@ -102,9 +102,8 @@ fn name(path: &Path) -> String {
     name.rsplit("profiles_pairs/").next().unwrap().to_owned()
 }
 
-fn explained(path: &Path, advisor: &Advisor) -> Option<Explained> {
-    let profile = open(path, &NoProgress).ok()?;
-    let analysis = advisor.analyze(profile, &mut |_| {}).ok()?;
+/// How much of the kernel time of a profile its report explains; none where no kernel takes time.
+pub(crate) fn explained(analysis: &Analysis, path: &Path) -> Option<Explained> {
     let (costed, results) = (&analysis.costed, &analysis.results);
     let table = FactTable::new(costed);
     let found: BTreeSet<SiteId> = (results.findings.iter().chain(&results.minor))
@@ -157,19 +156,17 @@ fn explained(path: &Path, advisor: &Advisor) -> Option<Explained> {
 /// Prints one row per profile with `--nocapture`, and what is not known of each with `MISSED=1`.
 #[test]
 fn most_gpu_time_of_compiled_and_served_programs_is_explained() {
-    let Some(mut files) = shared::profiles() else {
-        return;
-    };
-    files.extend(shared::pairs());
-    let advisor = Advisor::new().unwrap();
-    let mut rows: Vec<Explained> = (files.iter())
-        .filter_map(|file| explained(file, &advisor))
+    let Some(all) = survey::all() else { return };
+    let mut rows: Vec<Explained> = (all.iter())
+        .filter_map(|profile| profile.explained.clone())
         .collect();
     let prefill = shared::profile("tl_sglang_prefilldecode.json.gz");
     let decode = shared::profile("tl_sglang_decode.json.gz");
     if let Some((prefill, decode)) = prefill.zip(decode) {
         let advisor = Advisor::new().unwrap().eager(&prefill).unwrap();
-        let row = explained(&decode, &advisor).unwrap();
+        let profile = open(&decode, &NoProgress).unwrap();
+        let analysis = advisor.analyze(profile, &mut |_| {}).unwrap();
+        let row = explained(&analysis, &decode).unwrap();
         // Attention of decoding is another operator than that of prefill.
         let operators = row.share(row.operator);
         assert!((0.77..0.79).contains(&operators), "{operators}");

@@ -7,7 +7,7 @@ use crate::{shared, synthetic};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pyprof_advise::correlate::{DeviceTimeline, SiteId, UnneededRanges, correlate};
+use pyprof_advise::correlate::{DeviceTimeline, Run, SiteId, UnneededRanges, correlate};
 use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
 use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, MemberKind};
 use pyprof_advise::gpu::select;
@@ -17,7 +17,14 @@ use pyprof_advise::read;
 use pyprof_advise::report::{Options, RankTimes, Report, SavingReport, UnitKind, json};
 
 /// "What if" GPUs, one per file in turn: other generations trigger other rules.
-const OTHER_GPUS: &[&str] = &["v100-sxm2-16gb", "t4", "a100-sxm4-40gb", "mi300x", "b200"];
+const OTHER_GPUS: &[&str] = &[
+    "v100-sxm2-16gb",
+    "h100",
+    "t4",
+    "a100-sxm4-40gb",
+    "mi300x",
+    "b200",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -31,13 +38,10 @@ fn profiles() -> Vec<PathBuf> {
     found
 }
 
-fn costed(path: &Path, gpu: Option<&str>) -> Option<Costed> {
+/// The kernels of a profile with their operators; none for a file without kernels.
+fn run(path: &Path) -> Option<Run> {
     let profile = read::open(path, &read::NoProgress).ok()?;
-    if profile.kernels.is_empty() {
-        return None;
-    }
-    let gpu = select::choose(gpu, &profile).ok()?;
-    Some(estimate_costs(correlate(profile, &VOCABULARY), gpu))
+    (!profile.kernels.is_empty()).then(|| correlate(profile, &VOCABULARY))
 }
 
 fn hold(name: &str, costed: &Costed, rules: &RuleSet) {
@@ -715,10 +719,11 @@ fn findings_neither_contradict_each_other_nor_share_savings() {
             println!("skipped: {name} is larger than a test should read");
             continue;
         }
+        let Some(run) = run(&path) else { continue };
         // A GPU that most files do not name, so that rules that need a GPU are evaluated too.
-        for gpu in [None, Some("h100"), Some(*another)] {
-            if let Some(costed) = costed(&path, gpu) {
-                hold(&name, &costed, &rules);
+        for gpu in [None, Some(*another)] {
+            if let Ok(gpu) = select::choose(gpu, &run.profile) {
+                hold(&name, &estimate_costs(run.clone(), gpu), &rules);
                 judged += 1;
             }
         }
@@ -731,7 +736,9 @@ fn healthy_program_has_no_findings() {
     let text = std::fs::read_to_string(root().join("fixtures/healthy.txt")).unwrap();
     let built = synthetic::build(&text);
     let rules = RuleSet::builtin().unwrap_or_else(|c| panic!("{c}"));
-    let costed = costed(&built.path(), None).unwrap();
+    let run = run(&built.path()).unwrap();
+    let gpu = select::choose(None, &run.profile).unwrap();
+    let costed = estimate_costs(run, gpu);
     hold("healthy.txt", &costed, &rules);
     let facts = FactTable::new(&costed);
     let results = judge(&rules, &facts);

@@ -27,6 +27,7 @@ mod scrub;
 mod scrub_host;
 mod serving;
 mod shuffled;
+mod survey;
 mod synthetic_profiles;
 mod tracelens;
 mod whole_program;

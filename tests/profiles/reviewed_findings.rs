@@ -3,19 +3,9 @@
 
 use std::path::Path;
 
-use crate::shared;
 use crate::verdicts;
+use crate::{shared, survey};
 use pyprof_advise::Advisor;
-
-/// Rule and subject of a report's numbered findings; none for a file without GPU work.
-fn numbered(advisor: &Advisor, path: &Path) -> Vec<(String, String)> {
-    let findings = advisor
-        .report(path)
-        .map_or_else(|_| Vec::new(), |r| r.findings);
-    (findings.into_iter())
-        .map(|finding| (finding.rule, finding.subject))
-        .collect()
-}
 
 fn shown(list: &[(String, String)]) -> String {
     let each = list.iter().map(|(rule, subject)| match subject.as_str() {
@@ -30,11 +20,15 @@ fn every_numbered_finding_has_a_verdict() {
     let Some(root) = shared::path("") else {
         return;
     };
+    let Some(all) = survey::all() else { return };
     let verdicts = verdicts::all();
-    let advisor = Advisor::new().unwrap();
     let mut stale = String::new();
     for program in &verdicts.profile {
-        let found = numbered(&advisor, &root.join(&program.path));
+        let path = root.join(&program.path);
+        // A file without GPU work has no report.
+        let found = (all.iter())
+            .find(|profile| profile.path == path)
+            .map_or(&[][..], |profile| &profile.numbered);
         let reviewed: Vec<(String, String)> = (verdicts.of(&program.path))
             .map(|f| (f.rule.clone(), f.subject.clone()))
             .collect();
@@ -42,7 +36,7 @@ fn every_numbered_finding_has_a_verdict() {
             stale.push_str(&format!(
                 "{}: the report has\n{}  verdicts are given for\n{}",
                 program.path,
-                shown(&found),
+                shown(found),
                 shown(&reviewed)
             ));
         }

@@ -1,18 +1,17 @@
 //! Served models and the libraries of their kernels: what their operators cost, and what advice fits them.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use pyprof_advise::Advisor;
-use pyprof_advise::advisor::open;
+use pyprof_advise::advisor::Analysis;
 use pyprof_advise::correlate::OpName;
 use pyprof_advise::cost::{UnknownCost, estimate_costs, ops};
 use pyprof_advise::facts::{Answer, FactTable, Lookup, Member};
-use pyprof_advise::read::NoProgress;
 use pyprof_advise::report::{Report, markdown};
 use serde_json::{Value, json};
 
 use crate::kineto::{profile, run};
-use crate::shared;
+use crate::{shared, survey};
 
 /// Namespaces of operators of serving engines and of the libraries that they use.
 const NAMESPACES: &[&str] = &[
@@ -77,32 +76,42 @@ fn advice_on_training(report: &Report) -> Vec<String> {
     lines.filter(trains).map(str::to_owned).collect()
 }
 
+/// Module and name of operators.
+pub(crate) type Operators = BTreeSet<(String, String)>;
+
+/// The report of a served model.
+pub(crate) struct Served {
+    /// Its lines of advice on training.
+    pub on_training: Vec<String>,
+}
+
+/// The operators of serving engines and their libraries in a profile, and its report if it is of a served
+/// model.
+pub(crate) fn served(analysis: &Analysis, path: &Path) -> (Operators, Option<Served>) {
+    let ops = analysis.costed.run.sites.iter();
+    let ops = ops.filter_map(|site| site.op.as_ref());
+    let ops = ops.filter(|op| NAMESPACES.contains(&op.module.as_str()));
+    let operators = ops.map(|op| (op.module.clone(), op.name.clone())).collect();
+    let table = FactTable::new(&analysis.costed);
+    let engine = table.view(Member::Run).get("run.serving_engine");
+    let is_served = matches!(engine, Answer::Value(_)) || path.ends_with("memfusion_trt.sqlite");
+    let report = is_served.then(|| Served {
+        on_training: advice_on_training(&analysis.report),
+    });
+    (operators, report)
+}
+
 #[test]
 fn served_models_have_costs_with_sources_and_no_advice_on_training() {
-    let Some(mut files) = shared::profiles() else {
-        return;
-    };
-    files.extend(shared::pairs());
-    let advisor = Advisor::new().unwrap();
+    let Some(all) = survey::all() else { return };
     let named = |(module, name): &(&str, &str)| ((*module).to_owned(), (*name).to_owned());
-    let mut found: BTreeSet<(String, String)> = MEASURED_ELSEWHERE.iter().map(named).collect();
+    let mut found: Operators = MEASURED_ELSEWHERE.iter().map(named).collect();
     let mut served = Vec::new();
-    for file in files {
-        let Ok(profile) = open(&file, &NoProgress) else {
-            continue;
-        };
-        let Ok(analysis) = advisor.analyze(profile, &mut |_| {}) else {
-            continue;
-        };
-        let ops = analysis.costed.run.sites.iter();
-        let ops = ops.filter_map(|site| site.op.as_ref());
-        let ops = ops.filter(|op| NAMESPACES.contains(&op.module.as_str()));
-        found.extend(ops.map(|op| (op.module.clone(), op.name.clone())));
-        let table = FactTable::new(&analysis.costed);
-        let engine = table.view(Member::Run).get("run.serving_engine");
-        if matches!(engine, Answer::Value(_)) || file.ends_with("memfusion_trt.sqlite") {
-            let name = shared::name(&file);
-            assert_eq!(advice_on_training(&analysis.report), [""; 0], "{name}");
+    for profile in all {
+        found.extend(profile.operators.iter().cloned());
+        if let Some(advice) = &profile.served {
+            let name = shared::name(&profile.path);
+            assert_eq!(advice.on_training, [""; 0], "{name}");
             served.push(name);
         }
     }

@@ -143,7 +143,7 @@ fn with_threads(threads: &str, arguments: &[&str]) -> Vec<u8> {
 }
 
 /// Number of kernels for several batches of lines and a part of one.
-const MANY: usize = 40_000;
+const MANY: usize = 20_000;
 
 /// A profile of `kernels` kernels: layers of numbered operators and their backward.
 fn many(kernels: usize) -> synthetic::Built {
@@ -177,12 +177,7 @@ fn output_does_not_depend_on_threads() {
         &["prof", dictionaries, "-c", "all", "--csv"],
     ] {
         let alone = with_threads("1", arguments);
-        for threads in ["2", "16"] {
-            assert!(
-                with_threads(threads, arguments) == alone,
-                "{arguments:?} {threads}"
-            );
-        }
+        assert!(with_threads("16", arguments) == alone, "{arguments:?}");
     }
     let rows = ["-c", "all", "--csv"];
     let straight = with_threads("2", &[&["prof", profile], &rows[..]].concat());

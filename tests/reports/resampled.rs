@@ -18,7 +18,7 @@ use pyprof_advise::report::{Options, Report, SiteRow, UnitKind, WorkUnit};
 use crate::shared;
 
 /// Pairs per profile and change.
-const PAIRS: u64 = 200;
+const PAIRS: u64 = 100;
 /// Fewest steps of a profile to draw from.
 const STEPS: usize = 10;
 /// The injected slowdown, as a share of the wall time of a step.

@@ -162,7 +162,7 @@ fn links_to_a_view_show_only_its_work() {
 fn pages_of_real_profiles_run_without_errors() {
     let Some(browser) = browser() else { return };
     // Each page starts a browser, so only some are tested.
-    for (name, report) in reports().step_by(6) {
+    for (name, report) in reports().step_by(12) {
         println!("{name}");
         show_report(&browser, &report);
     }
