@@ -143,7 +143,7 @@ fn with_threads(threads: &str, arguments: &[&str]) -> Vec<u8> {
 }
 
 /// Number of kernels for several batches of lines and a part of one.
-const MANY: usize = 20_000;
+const MANY: usize = 36_000;
 
 /// A profile of `kernels` kernels: layers of numbered operators and their backward.
 fn many(kernels: usize) -> synthetic::Built {
