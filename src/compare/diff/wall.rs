@@ -114,15 +114,14 @@ fn alike(before: &Summary, after: &Summary) -> bool {
 /// The same kind of recording adds the same share of what it may add at most on both sides; other kinds have
 /// nothing to do with each other.
 fn range(before: &Length, after: &Length, alike: bool) -> WallRange {
-    let ratio = |before: f64, after: f64| super::ratio(before, after);
     let (one, other) = match alike {
         true => (
-            ratio(before.recorded_ns, after.recorded_ns),
-            ratio(before.least_ns, after.least_ns),
+            super::ratio(before.recorded_ns, after.recorded_ns),
+            super::ratio(before.least_ns, after.least_ns),
         ),
         false => (
-            ratio(before.recorded_ns, after.least_ns),
-            ratio(before.least_ns, after.recorded_ns),
+            super::ratio(before.recorded_ns, after.least_ns),
+            super::ratio(before.least_ns, after.recorded_ns),
         ),
     };
     WallRange {
