@@ -394,6 +394,8 @@ mod tests {
     use crate::judge::examples::facts_of_sentences;
     use crate::judge::expr::{Expr, FOUND};
     use crate::judge::{RuleSet, check_examples};
+    use rayon::prelude::*;
+    use std::collections::BTreeSet;
 
     fn built_in_rules() -> RuleSet {
         RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"))
@@ -415,9 +417,9 @@ mod tests {
     /// A sentence often has one part per family or kind, and the tests of its rule reach only some.
     #[test]
     fn built_in_sentences_render_for_every_value_of_a_string_fact() {
-        let mut failures = std::collections::BTreeSet::new();
-        let mut rendered = 0;
-        for rule in built_in_rules().rules() {
+        let of_rule = |rule: &Rule| {
+            let mut failures = BTreeSet::new();
+            let mut rendered = 0;
             let mut used = facts_of_sentences(rule);
             let closed = facts::all().iter().filter(|fact| used.contains(&fact.name));
             let closed: Vec<&Fact> = closed.filter(|fact| !fact.values().is_empty()).collect();
@@ -449,7 +451,12 @@ mod tests {
                     }
                 }
             }
-        }
+            (rendered, failures)
+        };
+        let (rendered, failures) = built_in_rules().rules().par_iter().map(of_rule).reduce(
+            || (0, BTreeSet::new()),
+            |a, b| (a.0 + b.0, a.1.into_iter().chain(b.1).collect()),
+        );
         let failures: Vec<String> = failures.into_iter().collect();
         assert!(failures.is_empty(), "{}", failures.join("\n"));
         assert!(rendered > 5_000, "only {rendered}");
