@@ -453,11 +453,11 @@ mod tests {
             }
             (rendered, failures)
         };
-        let (rendered, failures) = built_in_rules().rules().par_iter().map(of_rule).reduce(
-            || (0, BTreeSet::new()),
-            |a, b| (a.0 + b.0, a.1.into_iter().chain(b.1).collect()),
-        );
-        let failures: Vec<String> = failures.into_iter().collect();
+        let rules = built_in_rules();
+        let (rendered, failures): (Vec<usize>, Vec<BTreeSet<String>>) =
+            rules.rules().par_iter().map(of_rule).unzip();
+        let rendered: usize = rendered.iter().sum();
+        let failures: Vec<String> = failures.into_iter().flatten().collect();
         assert!(failures.is_empty(), "{}", failures.join("\n"));
         assert!(rendered > 5_000, "only {rendered}");
     }

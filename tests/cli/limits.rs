@@ -92,8 +92,8 @@ fn threads_that_are_not_allowed_are_done_without() {
 #[test]
 fn too_little_memory_is_an_error_that_names_the_limit() {
     let sandbox = Sandbox::new();
-    // An unoptimized program alone takes more than 60 MB.
-    for kilobytes in [120_000, 200_000] {
+    // An unoptimized program alone takes some 80 MB.
+    for kilobytes in [100_000, 200_000] {
         let said = limited(&sandbox, &format!("-v {kilobytes}"), "net.sqlite");
         assert_eq!(said.code, 2, "{}", said.err);
         has(&said.err, &["256 MiB are needed", "`ulimit -v`"]);

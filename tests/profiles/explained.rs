@@ -96,16 +96,13 @@ fn is_recordable(report: &Report, why: UnknownCost) -> bool {
     }
 }
 
-/// The name of a profile below its folder.
-fn name(path: &Path) -> String {
-    let name = shared::name(path);
-    name.rsplit("profiles_pairs/").next().unwrap().to_owned()
-}
-
 /// How much of the kernel time of a profile its report explains; none where no kernel takes time.
-pub(crate) fn explained(analysis: &Analysis, path: &Path) -> Option<Explained> {
+pub(crate) fn explained(
+    analysis: &Analysis,
+    table: &FactTable<'_>,
+    path: &Path,
+) -> Option<Explained> {
     let (costed, results) = (&analysis.costed, &analysis.results);
-    let table = FactTable::new(costed);
     let found: BTreeSet<SiteId> = (results.findings.iter().chain(&results.minor))
         .flat_map(|finding| finding.sites.iter().copied())
         .collect();
@@ -117,8 +114,8 @@ pub(crate) fn explained(analysis: &Analysis, path: &Path) -> Option<Explained> {
         })
         .collect();
     let mut sums = Explained {
-        kind: kind(&table),
-        file: name(path),
+        kind: kind(table),
+        file: shared::name(path),
         ..Explained::default()
     };
     let told = |why: UnknownCost| is_recordable(&analysis.report, why);
@@ -166,7 +163,8 @@ fn most_gpu_time_of_compiled_and_served_programs_is_explained() {
         let advisor = Advisor::new().unwrap().eager(&prefill).unwrap();
         let profile = open(&decode, &NoProgress).unwrap();
         let analysis = advisor.analyze(profile, &mut |_| {}).unwrap();
-        let row = explained(&analysis, &decode).unwrap();
+        let table = FactTable::new(&analysis.costed);
+        let row = explained(&analysis, &table, &decode).unwrap();
         // Attention of decoding is another operator than that of prefill.
         let operators = row.share(row.operator);
         assert!((0.77..0.79).contains(&operators), "{operators}");

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pyprof_advise::advisor::Analysis;
-use pyprof_advise::correlate::OpName;
+use pyprof_advise::correlate::{OpName, Run};
 use pyprof_advise::cost::{UnknownCost, estimate_costs, ops};
 use pyprof_advise::facts::{Answer, FactTable, Lookup, Member};
 use pyprof_advise::report::{Report, markdown};
@@ -79,26 +78,22 @@ fn advice_on_training(report: &Report) -> Vec<String> {
 /// Module and name of operators.
 pub(crate) type Operators = BTreeSet<(String, String)>;
 
-/// The report of a served model.
-pub(crate) struct Served {
-    /// Its lines of advice on training.
-    pub on_training: Vec<String>,
+/// The operators of serving engines and of their libraries.
+pub(crate) fn operators_of_engines(run: &Run) -> Operators {
+    let ops = run.sites.iter().filter_map(|site| site.op.as_ref());
+    let ops = ops.filter(|op| NAMESPACES.contains(&op.module.as_str()));
+    ops.map(|op| (op.module.clone(), op.name.clone())).collect()
 }
 
-/// The operators of serving engines and their libraries in a profile, and its report if it is of a served
-/// model.
-pub(crate) fn served(analysis: &Analysis, path: &Path) -> (Operators, Option<Served>) {
-    let ops = analysis.costed.run.sites.iter();
-    let ops = ops.filter_map(|site| site.op.as_ref());
-    let ops = ops.filter(|op| NAMESPACES.contains(&op.module.as_str()));
-    let operators = ops.map(|op| (op.module.clone(), op.name.clone())).collect();
-    let table = FactTable::new(&analysis.costed);
+/// The lines of advice on training in the report of a served model; none of another program.
+pub(crate) fn advice_on_training_of_served(
+    table: &FactTable<'_>,
+    report: &Report,
+    path: &Path,
+) -> Option<Vec<String>> {
     let engine = table.view(Member::Run).get("run.serving_engine");
     let is_served = matches!(engine, Answer::Value(_)) || path.ends_with("memfusion_trt.sqlite");
-    let report = is_served.then(|| Served {
-        on_training: advice_on_training(&analysis.report),
-    });
-    (operators, report)
+    is_served.then(|| advice_on_training(report))
 }
 
 #[test]
@@ -109,9 +104,9 @@ fn served_models_have_costs_with_sources_and_no_advice_on_training() {
     let mut served = Vec::new();
     for profile in all {
         found.extend(profile.operators.iter().cloned());
-        if let Some(advice) = &profile.served {
+        if let Some(advice) = &profile.served_advice_on_training {
             let name = shared::name(&profile.path);
-            assert_eq!(advice.on_training, [""; 0], "{name}");
+            assert_eq!(advice, &[""; 0], "{name}");
             served.push(name);
         }
     }

@@ -5,12 +5,13 @@ use std::sync::LazyLock;
 
 use pyprof_advise::Advisor;
 use pyprof_advise::advisor::open;
+use pyprof_advise::facts::FactTable;
 use pyprof_advise::read::NoProgress;
 use pyprof_advise::report::{json, read_json};
 use rayon::prelude::*;
 
 use crate::explained::{Explained, explained};
-use crate::serving::{Operators, Served, served};
+use crate::serving::{Operators, advice_on_training_of_served, operators_of_engines};
 use crate::shared;
 
 /// One profile with GPU work.
@@ -22,8 +23,8 @@ pub(crate) struct Surveyed {
     pub explained: Option<Explained>,
     /// Operators of serving engines and their libraries.
     pub operators: Operators,
-    /// What the report of a served model says about training.
-    pub served: Option<Served>,
+    /// The lines of advice on training in the report of a served model; none of another program.
+    pub served_advice_on_training: Option<Vec<String>>,
     /// Whether the report, written as JSON and read back, is written the same.
     pub round_trips: bool,
 }
@@ -46,18 +47,19 @@ pub(crate) fn all() -> Option<&'static [Surveyed]> {
 fn surveyed(advisor: &Advisor, path: &Path) -> Option<Surveyed> {
     let profile = open(path, &NoProgress).ok()?;
     let analysis = advisor.analyze(profile, &mut |_| {}).ok()?;
-    let (operators, served) = served(&analysis, path);
-    let written = json(&analysis.report);
+    let (run, report) = (&analysis.costed.run, &analysis.report);
+    let table = FactTable::new(&analysis.costed);
+    let written = json(report);
     let again = read_json(&written).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let findings = analysis.report.findings.iter();
+    let findings = report.findings.iter();
     Some(Surveyed {
         path: path.to_owned(),
         numbered: findings
             .map(|f| (f.rule.clone(), f.subject.clone()))
             .collect(),
-        explained: explained(&analysis, path),
-        operators,
-        served,
+        explained: explained(&analysis, &table, path),
+        operators: operators_of_engines(run),
+        served_advice_on_training: advice_on_training_of_served(&table, report, path),
         round_trips: json(&again) == written,
     })
 }

@@ -90,11 +90,16 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/real")
 }
 
-/// The name of a profile below the folder `profiles`: `lm_net.sql`, `dlrm_8ranks/rank0.json.gz`.
+/// The name of a profile below the folder `profiles` or `profiles_pairs`: `lm_net.sql`,
+/// `dlrm_8ranks/rank0.json.gz`, `ao_vit/4_tuned.json.gz`.
 pub(crate) fn name(profile: &Path) -> String {
-    let folder = path_if_set("profiles").unwrap_or_else(fixtures);
-    let below = profile.strip_prefix(folder).unwrap_or(profile);
-    below.to_string_lossy().into_owned()
+    let folders = [
+        Some(path_if_set("profiles").unwrap_or_else(fixtures)),
+        path_if_set("profiles_pairs"),
+    ];
+    let mut folders = folders.iter().flatten();
+    let below = folders.find_map(|folder| profile.strip_prefix(folder).ok());
+    below.unwrap_or(profile).to_string_lossy().into_owned()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
