@@ -16,7 +16,7 @@ from ._host import CProfileRecorder, PySpy, Scalene
 from ._loaders import Loaders
 from ._record import Ranks, Record, write_json
 from ._settings import SKIP
-from ._steps import PATIENCE, Boundary, ModuleSteps, OptimizerSteps, Stream
+from ._steps import PATIENCE, Boundary, ModuleSteps, OptimizerSteps, ReplaySteps, Stream
 from ._switches import switches
 from ._windows import NsysRecorder, TorchRecorder
 
@@ -46,6 +46,7 @@ class Capture:
         self.on_done: Callable[[], None] | None = None
         self._optimizers = OptimizerSteps(self._optimizer_stepped)
         self._modules = ModuleSteps(self._module_called)
+        self._replays = ReplaySteps(self._graph_replayed, self._modules.is_inside)
         self._boundary = Boundary(self._between_steps)
         self._loaders = Loaders()
         self._unrecorded: dict[str, int | None] = {}
@@ -70,6 +71,7 @@ class Capture:
         self._active = True
         self._optimizers.install()
         self._modules.install()
+        self._replays.install()
         self._loaders.install()
 
     def stop(self, state: str, reason: str | None = None) -> None:
@@ -100,6 +102,7 @@ class Capture:
         self._boundary.forget()
         self._optimizers.remove()
         self._modules.remove()
+        self._replays.remove()
         self._loaders.remove()
         _guard.release()
 
@@ -108,11 +111,19 @@ class Capture:
         if self._leader is None:
             # Calls of models are counted only in programs that do not use an optimizer.
             self._modules.remove()
+            self._replays.restart()
         if self._leads(stream):
             self._safely(lambda: self._boundary.await_in(threading.get_ident()))
 
     def _module_called(self, stream: Stream) -> None:
         """Before the call of a model, which begins a step."""
+        if self._leader is None:
+            self._replays.restart()
+        if self._leads(stream):
+            self._safely(self._between_steps)
+
+    def _graph_replayed(self, stream: Stream) -> None:
+        """Before the replay of a CUDA graph, which begins a step."""
         if self._leads(stream):
             self._safely(self._between_steps)
 
@@ -150,7 +161,8 @@ class Capture:
         """Whether there is an optimizer, which will take steps when the program has validated its model."""
         if not stream.is_warm(self.settings.skip):
             return False
-        if stream.count >= UNLESS_TRAINING * max(self.settings.skip or 0, PATIENCE):
+        unless = 1 if stream.is_of_graph else UNLESS_TRAINING
+        if stream.count >= unless * max(self.settings.skip or 0, PATIENCE):
             return False
         if self._has_optimizer is None:
             self._has_optimizer = bool(live_objects(torch.optim.Optimizer))

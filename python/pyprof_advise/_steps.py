@@ -1,4 +1,4 @@
-"""Where steps come from: calls of an optimizer, or, without one, calls of a model."""
+"""Where steps come from: calls of an optimizer; without one, calls of a model, or replays of a CUDA graph."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ CALLS_WITH_GRADIENTS = 64
 
 
 class Stream:
-    """Steps of one kind: of one optimizer, or of one outermost module, in one thread."""
+    """Steps of one kind: of one optimizer, of one outermost module, or of one CUDA graph, in one thread."""
 
-    def __init__(self, what: str, *, is_of_module: bool = False) -> None:
+    def __init__(self, what: str, *, is_of_module: bool = False, is_of_graph: bool = False) -> None:
         self.what = what
         self.is_of_module = is_of_module
+        self.is_of_graph = is_of_graph
         self.count = 0
         self._ends: deque[float] = deque(maxlen=7)
         self._graphs = 0
@@ -105,6 +106,8 @@ class OptimizerSteps:
             self._handle = None
 
     def _stepped(self, optimizer: object, _args: object, _kwargs: object) -> None:
+        if is_capturing():
+            return
         key = (threading.get_ident(), id(optimizer))
         stream = self._streams.get(key)
         if stream is None:
@@ -146,6 +149,11 @@ class ModuleSteps:
             setattr(nn.Module, name, original)
         self._patched.clear()
         self._hooks.remove()
+        self._inside = threading.local()
+
+    def is_inside(self) -> bool:
+        """Whether this thread is in a call of a model, as far as calls are counted."""
+        return getattr(self._inside, "model", None) is not None
 
     def _watch(self, name: str, class_name: str | None) -> None:
         """Learns of models by calls of a method; inside of it, it is called for every module in the model."""
@@ -180,11 +188,13 @@ class ModuleSteps:
                 self._hooks.after(model, self._returned)
 
     def _called(self, model: nn.Module) -> None:
-        if getattr(self._inside, "model", None) is not None:
+        if self.is_inside():
             return
         self._inside.model = weakref.ref(model)
         if self.on_call is not None:
             self.on_call(model)
+        if is_capturing():
+            return
         key = (threading.get_ident(), id(model))
         if torch.is_grad_enabled() and self._expects_optimizer(key):
             return
@@ -214,6 +224,58 @@ class ModuleSteps:
             return True
         self._with_gradients[key] = calls
         return calls < CALLS_WITH_GRADIENTS
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph records what is launched, instead of running it."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+class ReplaySteps:
+    """Calls `on_step` before every replay of a CUDA graph by the program: not by a call of a model.
+
+    They are steps while neither a model is called nor an optimizer: both were only called before the capture.
+    """
+
+    def __init__(self, on_step: Callable[[Stream], None], is_inside: Callable[[], bool]) -> None:
+        self._on_step = on_step
+        self._is_inside = is_inside
+        self._streams: dict[tuple[int, int], Stream] = {}
+        self._original: Any = None
+
+    def install(self) -> None:
+        """Begins to count."""
+        original = self._original = torch.cuda.CUDAGraph.replay
+
+        @functools.wraps(original)
+        def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            self._replays(graph)
+            return original(graph, *args, **kwargs)
+
+        torch.cuda.CUDAGraph.replay = replay  # type: ignore[method-assign]
+
+    def remove(self) -> None:
+        """Stops counting."""
+        if self._original is not None:
+            torch.cuda.CUDAGraph.replay = self._original  # type: ignore[method-assign]
+            self._original = None
+
+    def restart(self) -> None:
+        """Counts anew, because there was a step of another kind."""
+        self._streams.clear()
+
+    def _replays(self, graph: object) -> None:
+        if self._is_inside():
+            return
+        key = (threading.get_ident(), id(graph))
+        stream = self._streams.get(key)
+        if stream is None:
+            if len(self._streams) >= MAX_STREAMS:
+                return
+            stream = Stream("replays of a CUDA graph", is_of_module=True, is_of_graph=True)
+            self._streams[key] = stream
+        stream.step()
+        self._on_step(stream)
 
 
 class Boundary:

@@ -235,7 +235,7 @@ impl States {
             (0, _) => format!(
                 "nothing was recorded: {processes} imported torch, and none took a step\n  \
                  A step is a call of an optimizer, or, without one, a call of a `torch.nn.Module` under \
-                 `torch.no_grad()`. For other programs, `pyprof_advise.profile()` marks what to record"
+                 `torch.no_grad()` or a replay of a CUDA graph. For other programs, `pyprof_advise.profile()` marks what to record"
             ),
             (steps, Some(began)) => format!(
                 "nothing was recorded: recording began after {}, and the program ended (step {steps} or \

@@ -456,6 +456,23 @@ fn calls_of_a_model_are_steps_without_an_optimizer() {
 }
 
 #[test]
+fn replays_of_a_graph_are_steps_where_the_model_is_called_no_more() {
+    let Some(recorded) = recorded("replays.py", 1, 0) else {
+        return;
+    };
+    recorded.shows(&[]);
+    let manifest = std::fs::read_to_string(recorded.folder.path().join("traces/manifest.json"));
+    assert!(manifest.unwrap().contains("replays of a CUDA graph"));
+    // Without an optimizer, a model that is called in each step counts, whatever is replayed as well.
+    if let Some(recorded) = self::recorded("replays_and_calls.py", 1, 0) {
+        let report = recorded.shows(&NET);
+        let rows = report["sites"].as_array().unwrap();
+        let of_head = rows.iter().filter(|row| row["layer"] == "head");
+        assert!(of_head.clone().count() > 0 && of_head.clone().all(|row| row["calls"] == 2));
+    }
+}
+
+#[test]
 fn exceptions_copies_and_pickles_are_those_of_the_program() {
     let Some(recorded) = recorded("exceptions.py", 1, 7) else {
         return;
