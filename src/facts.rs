@@ -62,6 +62,7 @@ mod step_stability;
 mod step_weight;
 mod sync;
 mod table;
+mod table_series;
 mod unrecorded;
 mod update_ops;
 #[cfg(test)]

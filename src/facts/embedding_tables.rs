@@ -135,7 +135,7 @@ fn is_bag(site: &Site) -> bool {
 }
 
 /// The size of the table whose dense gradient a site computes, and the rows that one call looks up.
-fn gradient(run: &Run, site: &Site) -> Option<(Size, u64)> {
+pub(super) fn gradient(run: &Run, site: &Site) -> Option<(Size, u64)> {
     if site.direction != Direction::Bprop {
         return None;
     }
@@ -195,6 +195,11 @@ pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
     /// product as well do not count
     "run.table_gradients": INT =>
         |t| Answer::or_silent(t.embedding_tables.largest().map(|(_, tables)| tables.gradients)),
+    /// Dense gradients of embedding tables of all sizes, without those of tables that are the weight of a product
+    "run.all_table_gradients": INT => |t| {
+        let of_sizes = t.embedding_tables.by_size.values().map(|tables| tables.gradients);
+        Answer::or_silent(of_sizes.reduce(u64::saturating_add))
+    },
     /// Rows of each of these tables
     "run.table_rows": INT =>
         |t| Answer::or_silent(t.embedding_tables.largest().map(|(size, _)| size[0])),

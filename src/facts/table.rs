@@ -35,6 +35,7 @@ use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
 use super::step_stability::StepStability;
 use super::step_weight::LateWork;
 use super::sync::SyncWaits;
+use super::table_series::{self, TableSeries};
 use super::worker_start::WorkerStart;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
@@ -76,6 +77,7 @@ pub struct FactTable<'a> {
     pub(super) unrecorded: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
     pub(super) embedding_tables: EmbeddingTables,
+    pub(super) table_series: TableSeries,
     pub(super) gradient_sums: GradientSums,
     pub(super) program: ProgramSigns,
     pub(super) worker_start: Option<WorkerStart>,
@@ -95,7 +97,7 @@ pub struct FactTable<'a> {
     /// Per site: idle time in which the GPU waited for the launches of its kernels, in ns.
     launch_ns: Vec<f64>,
     /// Per site: what the host works for the launches of its kernels, in ns.
-    host_ns: Vec<f64>,
+    pub(super) host_ns: Vec<f64>,
     host_work: Option<HostWork>,
     /// Per site: share of saved kernel time by which steps become shorter; empty where it is that of the
     /// run.
@@ -215,6 +217,7 @@ impl<'a> FactTable<'a> {
             gaps,
             chains,
             slices: SliceGradients::of(run, &paths),
+            table_series: TableSeries::of(costed, &enclosing_ops),
             enclosing_ops,
             equal_calls,
             growing_cats: growing_cats::of(costed),
@@ -643,6 +646,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, super::message::ENTRIES, Question::Site);
     add(&mut all, super::conversion::ENTRIES, Question::Site);
     add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
+    add(&mut all, table_series::ENTRIES, Question::Site);
     add(&mut all, slice_gradients::ENTRIES, Question::Site);
     add(&mut all, growing_passes::SITE_ENTRIES, Question::Site);
     add(&mut all, super::maker::ENTRIES, Question::Kernel);
