@@ -3,6 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::range_paths::by_string;
+use super::run::Runs;
+use super::{Answer, Entry, FactTable, facts};
 use crate::correlate::{DeviceTimeline, GapCause, Run};
 use crate::profile::{ApiCall, ApiClass, DeviceId, ProcessId, Profile, Span, SpanSums};
 
@@ -129,6 +131,23 @@ fn slack_ns(device: &DeviceTimeline, mut work: Vec<Span>, alone: bool) -> i64 {
     device.analysed_ns().saturating_sub(works).max(0)
 }
 
+/// The launches that fit into the time in which the host may wait for the GPU, at the mean work for one.
+fn launches_that_fit(table: &FactTable<'_>) -> Option<f64> {
+    let run = &table.costed.run;
+    let kernels = run.profile.kernels.iter().zip(&run.links);
+    let launches = kernels.filter(|(kernel, link)| {
+        link.site.is_some() && link.launch.is_some() && kernel.captured.is_none()
+    });
+    let work: f64 = table.host_ns.iter().sum();
+    (work > 0.0).then_some(table.totals().host_slack_ns? * launches.count() as f64 / work)
+}
+
+pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+    /// Launches that the host could make besides in the time in which it may wait for the GPU, as those of the
+    /// run are on average; silent where that is unknown
+    "run.launches_that_fit": DOUBLE => |t| Answer::or_silent(launches_that_fit(t)),
+};
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -253,6 +272,12 @@ mod tests {
         let slack = |table: &FactTable<'_>| table.totals().host_slack_ns.unwrap();
         assert!(slack(&FactTable::new(&detailed)) > slack(&of_light));
         assert_eq!(slack(&timed), slack(&of_light));
+        // 8 launches, of which 4 take the host 0.1 ms longer.
+        let fits = launches_that_fit(&of_light).unwrap();
+        assert_eq!(
+            fits,
+            slack(&of_light) * 8.0 / of_light.host_ns.iter().sum::<f64>()
+        );
     }
 
     #[test]
