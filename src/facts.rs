@@ -45,6 +45,7 @@ mod main_kernel;
 mod maker;
 mod memory;
 mod message;
+mod needless_gradients;
 mod padded_lengths;
 mod plain_attention;
 mod program;

@@ -285,6 +285,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::embedding_tables::RUN_ENTRIES,
         super::host_work::RUN_ENTRIES,
         super::gradient_sums::ENTRIES,
+        super::needless_gradients::ENTRIES,
         super::step_stability::ENTRIES,
         super::first_fp64::ENTRIES,
         super::growing_passes::RUN_ENTRIES,

@@ -24,6 +24,7 @@ use super::host_work::HostWork;
 use super::kernel::{KernelScope, Kernels};
 use super::layer::{LayerScope, LayerSums, Layers};
 use super::memory::MemoryUse;
+use super::needless_gradients::{self, NeedlessGradients};
 use super::padded_lengths::PaddedLengths;
 use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
@@ -79,6 +80,7 @@ pub struct FactTable<'a> {
     pub(super) embedding_tables: EmbeddingTables,
     pub(super) table_series: TableSeries,
     pub(super) gradient_sums: GradientSums,
+    pub(super) needless_gradients: NeedlessGradients,
     pub(super) program: ProgramSigns,
     pub(super) worker_start: Option<WorkerStart>,
     copies: Vec<CopyGroup>,
@@ -147,6 +149,7 @@ impl<'a> FactTable<'a> {
         let (mut parameters, mut program) = (None, ProgramSigns::default());
         let (mut equal_calls, mut worker_start) = (Vec::new(), None);
         let mut embedding_tables = EmbeddingTables::default();
+        let mut needless_gradients = NeedlessGradients::default();
         let mut padded_lengths = PaddedLengths::default();
         let (mut totals, mut launch_ns) = (Totals::default(), Vec::new());
         let mut host_work = None;
@@ -178,6 +181,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| site_weights = step_weight::site_weights(run));
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| embedding_tables = EmbeddingTables::of(costed));
+            jobs.spawn(|_| needless_gradients = NeedlessGradients::of(run));
             jobs.spawn(|_| padded_lengths = PaddedLengths::of(run));
             jobs.spawn(|_| program = ProgramSigns::of(costed));
             jobs.spawn(|_| worker_start = WorkerStart::of(run));
@@ -202,6 +206,7 @@ impl<'a> FactTable<'a> {
             costed,
             totals,
             gradient_sums,
+            needless_gradients,
             rows_used,
             growing_passes,
             padded_lengths,
@@ -648,6 +653,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
     add(&mut all, table_series::ENTRIES, Question::Site);
     add(&mut all, slice_gradients::ENTRIES, Question::Site);
+    add(&mut all, needless_gradients::SITE_ENTRIES, Question::Site);
     add(&mut all, growing_passes::SITE_ENTRIES, Question::Site);
     add(&mut all, super::maker::ENTRIES, Question::Kernel);
     add(&mut all, super::cutlass::ENTRIES, Question::Kernel);
