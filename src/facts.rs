@@ -345,7 +345,7 @@ pub struct Totals {
     pub gpu_busy_ns: f64,
     /// Kernel time, summed over kernels and devices; graphs recorded as a whole count as kernels.
     pub kernel_ns: f64,
-    /// Analyzed window, summed over devices.
+    /// Analyzed window, summed over devices, as long as it is without a recording where that is known.
     pub window_ns: f64,
     /// Window minus busy time, summed over devices.
     pub idle_ns: f64,

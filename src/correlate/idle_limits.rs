@@ -1,5 +1,6 @@
 //! Idle time that counts for less than its length: nodes of CUDA graphs may not all be recorded, recording them makes
-//! launches slow, and before the first recorded work the GPU may have worked for earlier steps.
+//! launches slow, before the first recorded work the GPU may have worked for earlier steps, and recording makes the host
+//! slower.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -102,6 +103,27 @@ fn graph_runs(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<Span>> 
     devices.into_iter().map(Span::union).collect()
 }
 
+/// Counts no more idle time than the same steps have without a recording, which makes the host slower: the rest of
+/// their length, in which the GPU is not busy. The host may be further ahead of the GPU than the GPU of it, so that none
+/// is left.
+pub(super) fn limit_to_unrecorded(timeline: &mut Timeline, profile: &Profile, steps: &[Step]) {
+    let steps = steps.iter().filter(|step| !step.warmup).count();
+    let Some(step_ns) = profile.unrecorded.step_ns.filter(|_| steps > 0) else {
+        return;
+    };
+    let unrecorded = step_ns as f64 * steps as f64;
+    for device in &mut timeline.devices {
+        let idle = (unrecorded - device.busy_ns as f64).max(0.0);
+        let counted = device.reliable_idle_ns() as f64;
+        if counted > idle {
+            for gap in &mut device.gaps {
+                gap.reliable_ns = (gap.reliable_ns as f64 * idle / counted) as i64;
+            }
+            device.idle_is_unrecorded = true;
+        }
+    }
+}
+
 /// Share of a device's window below which idle time before the first work is not looked at.
 const SHORT: f64 = 0.01;
 
@@ -183,4 +205,60 @@ fn first_works(
         }
     }
     first
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    /// A device that works 60 of 100 ns and is idle twice for 20, in two steps; of the second pause half counts. Returns
+    /// what counts of both when steps take `unrecorded` without a recording, and how long the window is then.
+    fn counted(unrecorded: Option<u64>) -> ([i64; 2], i64) {
+        let gap = |start, reliable_ns| Gap {
+            span: Span {
+                start,
+                end: start + 20,
+            },
+            cause: GapCause::HostLate,
+            reliable_ns,
+            next: None,
+            call: None,
+            ended_by: None,
+            after_wait: false,
+        };
+        let whole = Span { start: 0, end: 100 };
+        let mut timeline = Timeline {
+            devices: vec![DeviceTimeline {
+                busy_ns: 60,
+                gaps: vec![gap(10, 20), gap(60, 10)],
+                ..DeviceTimeline::empty(DeviceId(0), whole)
+            }],
+        };
+        let step = |number, warmup| Step {
+            number,
+            span: whole,
+            gpu: None,
+            warmup,
+        };
+        let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "test");
+        profile.unrecorded.step_ns = unrecorded;
+        let steps = [step(1, true), step(2, false), step(3, false)];
+        limit_to_unrecorded(&mut timeline, &profile, &steps);
+        let device = &timeline.devices[0];
+        (
+            [device.gaps[0].reliable_ns, device.gaps[1].reliable_ns],
+            device.unrecorded_ns(),
+        )
+    }
+
+    #[test]
+    fn no_more_idle_time_counts_than_steps_have_without_a_recording() {
+        assert_eq!(counted(None), ([20, 10], 100));
+        assert_eq!(counted(Some(36)), ([8, 4], 72));
+        // What is unreliable anyway is a part of it.
+        assert_eq!(counted(Some(45)), ([20, 10], 100));
+        // The host is ahead of the GPU, as far as the recording does not slow it down.
+        assert_eq!(counted(Some(10)), ([0, 0], 60));
+    }
 }

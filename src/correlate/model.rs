@@ -664,6 +664,8 @@ pub struct DeviceTimeline {
     pub graph_ns: i64,
     /// Idle intervals longer than 0 ns, in time order.
     pub gaps: Vec<Gap>,
+    /// Whether the reliable part of the gaps is what steps have that are not recorded.
+    pub idle_is_unrecorded: bool,
     /// The thread whose step ends with the window, if the device is idle then.
     pub end_thread: Option<ThreadId>,
 }
@@ -684,6 +686,7 @@ impl DeviceTimeline {
             comm_slack_ns: 0,
             graph_ns: 0,
             gaps: Vec::new(),
+            idle_is_unrecorded: false,
             end_thread: None,
         }
     }
@@ -706,6 +709,14 @@ impl DeviceTimeline {
     pub fn analysed_ns(&self) -> i64 {
         let excluded = self.excluded.iter().map(|span| span.ns());
         self.span.ns() - excluded.fold(0, i64::saturating_add)
+    }
+
+    /// Returns the analyzed time of the device as long as it is without a recording, where that is known, in ns.
+    pub fn unrecorded_ns(&self) -> i64 {
+        match self.idle_is_unrecorded {
+            true => self.busy_ns.saturating_add(self.reliable_idle_ns()),
+            false => self.analysed_ns(),
+        }
     }
 
     /// Returns the idle time of the device in its analyzed time, in ns.

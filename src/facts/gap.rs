@@ -454,7 +454,7 @@ fn group(
         longest_measured_ns: lengths.longest.measured as f64,
         longest_before: lengths.longest.before,
         median_ns: median(gaps).unwrap_or(0) as f64,
-        window_ns: device.analysed_ns() as f64,
+        window_ns: device.unrecorded_ns() as f64,
         api: longest(lengths.blamed),
     }
 }

@@ -351,11 +351,13 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     /// `pyprof-advise run` did not measure it
     "run.unrecorded_step_ns": DOUBLE =>
         |t| Answer::or_silent(t.costed.run.profile.unrecorded.step_ns.map(|ns| ns as f64)),
-    /// `run.step_ns` over `run.unrecorded_step_ns`, which says something where the host limits the steps
+    /// `run.step_ns` over `run.unrecorded_step_ns`, or over what the GPU works in a step if that is longer: the host
+    /// may have been ahead of it
     "run.recording_slowdown": DOUBLE => |t| {
         let unrecorded = t.costed.run.profile.unrecorded.step_ns;
-        let recorded = t.sums.step_ns;
-        Answer::or_silent(recorded.zip(unrecorded).map(|(recorded, ns)| recorded / ns as f64))
+        let busy = super::work_steps::times_gpus(t).map_or(0.0, |steps| t.totals.gpu_busy_ns / steps);
+        let both = t.sums.step_ns.zip(unrecorded);
+        Answer::or_silent(both.map(|(recorded, ns)| recorded / busy.max(ns as f64)))
     },
     /// Share of the GPU's memory that PyTorch's allocator had reserved at most before recording; silent where
     /// `pyprof-advise run` did not measure it

@@ -192,7 +192,10 @@ impl Time {
             }
             let own = begins_late(gap);
             if own == Some(true) {
-                self.late_ns += gap.span.ns() as f64;
+                self.late_ns += match device.idle_is_unrecorded {
+                    true => gap.reliable_ns as f64,
+                    false => gap.span.ns() as f64,
+                };
                 self.reliable_late_ns += gap.reliable_ns as f64;
             }
             late = own.unwrap_or(late);

@@ -21,7 +21,7 @@ pub(crate) fn steps_in_window(
 pub(super) fn times_gpus(t: &FactTable<'_>) -> Option<f64> {
     let step_ns = t.sums.step_ns.filter(|ns| *ns > 0.0)?;
     let gpus = t.totals.device_count();
-    let window_ns = t.totals.window_ns / gpus;
+    let window_ns = t.costed.run.analysed_ns() as f64;
     let steps = steps_in_window(t.sums.work_steps, t.sums.steps, Some(step_ns), window_ns);
     (t.sums.steps > 0).then_some(steps * gpus)
 }

@@ -12,7 +12,7 @@ use crate::facts::{
 /// The category of rules about what the host does while the GPU waits.
 const HOST: &str = "host";
 /// How the names of facts about the idle time of a run begin.
-const IDLE_FACTS: &str = "run.idle_";
+const IDLE_FACTS: [&str; 2] = ["run.idle_", "run.recording_"];
 
 /// Whether a rule is about idle time, or about how reliable it is.
 pub(super) fn is_about_idle(rule: &Rule) -> bool {
@@ -20,7 +20,8 @@ pub(super) fn is_about_idle(rule: &Rule) -> bool {
         MemberKind::Gap => true,
         MemberKind::Run if is_profile(rule) => {
             let uses = rule.condition_uses();
-            uses.facts.iter().any(|fact| fact.starts_with(IDLE_FACTS))
+            let is_idle = |fact: &&str| IDLE_FACTS.iter().any(|start| fact.starts_with(start));
+            uses.facts.iter().any(is_idle)
         }
         MemberKind::Run => rule.category() == HOST || rule.saving_kind() == SavingKind::Idle,
         _ => false,

@@ -18,7 +18,8 @@ pub(super) struct Basis {
     pub wall: &'static str,
     /// What shares of wall time are of: `step` or `window`.
     pub whole: &'static str,
-    /// Wall time that a saving of wall time is a share of: the mean step, or the window.
+    /// Wall time that a saving of wall time is a share of: the mean step, as long as it is without a recording where
+    /// that is known; or the window.
     pub wall_ns: f64,
     /// Number that totals of one rank are divided by.
     pub per_rank: f64,
@@ -51,7 +52,7 @@ impl Basis {
                     },
                     wall: "Step time saved",
                     whole: "step",
-                    wall_ns: step_ns,
+                    wall_ns: unrecorded_step_ns(s).unwrap_or(step_ns),
                     busy_ns: busy_ns / divisor,
                     per_rank: steps_in_window(s),
                     sentence: String::new(),
@@ -71,6 +72,14 @@ impl Basis {
     }
 
     /// What a saving of GPU time is a part of: `of GPU time per step`.
+    /// [`Basis::wall_ns`] of all steps, summed over devices.
+    pub(super) fn device_wall_ns(&self, s: &Summary) -> f64 {
+        match self.per {
+            "" => s.device_window_ns as f64,
+            _ => self.wall_ns * self.divisor,
+        }
+    }
+
     pub(super) fn of_gpu_time(&self) -> String {
         format!("of GPU time {}", self.per).trim_end().to_owned()
     }
@@ -111,6 +120,13 @@ impl Basis {
             ),
         }
     }
+}
+
+/// How long steps are without a recording, in ns, where that made them longer: not shorter than what the GPU works.
+pub(super) fn unrecorded_step_ns(s: &Summary) -> Option<f64> {
+    let busy = s.busy_ns as f64 / (steps_in_window(s) * s.devices.max(1) as f64);
+    let unrecorded = s.unrecorded_step_ns?.max(busy);
+    (unrecorded < s.step_ns?).then_some(unrecorded)
 }
 
 /// An estimated saving in the unit of the report.

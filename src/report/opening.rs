@@ -4,7 +4,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::basis::{Amount, Basis, Whole, amount};
+use super::basis::{Amount, Basis, Whole, amount, unrecorded_step_ns};
 use super::narrative::{
     NO_WORK, RECORDING_SLOWS, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
 };
@@ -433,7 +433,7 @@ pub(super) fn figures(report: &Report) -> Vec<String> {
     }
     figures.push(span(report));
     figures.extend(s.serving.as_ref().map(|serving| serving.figure(s.step_ns)));
-    figures.push(format!("GPU busy {}", percent(s.busy_share)));
+    figures.push(busy(report));
     if s.idle_unreliable.is_some() {
         let idle = s.device_window_ns.saturating_sub(s.busy_ns);
         let basis = Basis::of(s);
@@ -481,6 +481,17 @@ fn communication(s: &Summary) -> Option<String> {
             percent(share),
             percent(hidden.max(0.0))
         )
+    })
+}
+
+/// How much of a step the GPU works, and of a recorded one if that is much longer.
+fn busy(report: &Report) -> String {
+    let s = &report.summary;
+    let recorded = percent(s.busy_share);
+    let unrecorded = unrecorded_step_ns(s).filter(|_| has(report, RECORDING_SLOWS));
+    unrecorded.map_or(format!("GPU busy {recorded}"), |step_ns| {
+        let busy = Basis::of(s).busy_ns / step_ns;
+        format!("GPU busy {} ({recorded} while recorded)", percent(busy))
     })
 }
 
@@ -750,9 +761,10 @@ fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
     let limits = left_ns <= host_ns && host_ns < basis.wall_ns;
     (limits && !Totals::is_host_bound(s.step_weight)).then(|| {
         format!(
-            "Once finding {} is done, the host may limit the {whole}: as recorded, it works {} of it. Then fewer launches, or more work for each, make it shorter.",
+            "Once finding {} is done, the host may limit the {whole}: {as_recorded}it works {} of it. Then fewer launches, or more work for each, make it shorter.",
             first.number,
             ns(host_ns),
+            as_recorded = if unrecorded_step_ns(s).is_some() { "" } else { "as recorded, " },
             whole = basis.whole,
         )
     })
@@ -760,10 +772,10 @@ fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
 
 /// How long a step takes at least once a finding is done that saves most of it; `None` for other findings.
 fn rest_ns(first: &FindingReport, s: &Summary) -> Option<f64> {
-    let saving = first.saving.as_ref()?;
+    let (saving, basis) = (first.saving.as_ref()?, Basis::of(s));
     let saves_most = saving.kind == SavingKind::Idle
-        && saving.counted_low_ns > SAVES_MOST * s.device_window_ns as f64;
-    let rest = Basis::of(s).wall_ns - saving.step_high_ns?;
+        && saving.counted_low_ns > SAVES_MOST * basis.device_wall_ns(s);
+    let rest = basis.wall_ns - saving.step_high_ns?;
     saves_most.then_some(rest.max(0.0))
 }
 
