@@ -104,16 +104,17 @@ fn graph_runs(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<Span>> 
 }
 
 /// Counts no more idle time than the same steps have without a recording, which makes the host slower: the rest of
-/// their length, in which the GPU is not busy. The host may be further ahead of the GPU than the GPU of it, so that none
-/// is left.
+/// their length, in which the GPU is not busy. None is left where the host is ahead of the GPU. A single long step is
+/// taken to be as much shorter as the others.
 pub(super) fn limit_to_unrecorded(timeline: &mut Timeline, profile: &Profile, steps: &[Step]) {
-    let steps = steps.iter().filter(|step| !step.warmup).count();
-    let Some(step_ns) = profile.unrecorded.step_ns.filter(|_| steps > 0) else {
+    let steps = steps.iter().filter(|step| !step.warmup);
+    let recorded = median(&mut steps.map(|step| step.span.ns()).collect::<Vec<_>>());
+    let (Some(recorded), Some(unrecorded)) = (recorded, profile.unrecorded.step_ns) else {
         return;
     };
-    let unrecorded = step_ns as f64 * steps as f64;
+    let shorter = unrecorded as f64 / (recorded as f64).max(1.0);
     for device in &mut timeline.devices {
-        let idle = (unrecorded - device.busy_ns as f64).max(0.0);
+        let idle = (device.analysed_ns() as f64 * shorter - device.busy_ns as f64).max(0.0);
         let counted = device.reliable_idle_ns() as f64;
         if counted > idle {
             for gap in &mut device.gaps {
@@ -212,8 +213,8 @@ fn first_works(
 mod tests {
     use super::*;
 
-    /// A device that works 60 of 100 ns and is idle twice for 20, in two steps; of the second pause half counts. Returns
-    /// what counts of both when steps take `unrecorded` without a recording, and how long the window is then.
+    /// A device that works 60 of 100 ns and is idle twice for 20; of the second pause half counts. Returns what counts
+    /// of both when steps of 50 ns take `unrecorded` without a recording, and how long the window is then.
     fn counted(unrecorded: Option<u64>) -> ([i64; 2], i64) {
         let gap = |start, reliable_ns| Gap {
             span: Span {
@@ -235,15 +236,20 @@ mod tests {
                 ..DeviceTimeline::empty(DeviceId(0), whole)
             }],
         };
-        let step = |number, warmup| Step {
+        let step = |number, ns, warmup| Step {
             number,
-            span: whole,
+            span: Span { start: 0, end: ns },
             gpu: None,
             warmup,
         };
         let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "test");
         profile.unrecorded.step_ns = unrecorded;
-        let steps = [step(1, true), step(2, false), step(3, false)];
+        let steps = [
+            step(1, 400, true),
+            step(2, 50, false),
+            step(3, 50, false),
+            step(4, 300, false),
+        ];
         limit_to_unrecorded(&mut timeline, &profile, &steps);
         let device = &timeline.devices[0];
         (
