@@ -23,6 +23,7 @@ mod conversion;
 mod copy;
 mod cpu_use;
 mod cutlass;
+mod decoding;
 mod devices_at_once;
 mod embedding_tables;
 mod enclosing_ops;
@@ -74,6 +75,7 @@ mod worker_start;
 
 pub use crate::base::cel::{Type, Value};
 pub(crate) use copy::longest_copy;
+pub(crate) use host_work::UNRECORDED_WORK;
 pub use kernel::ENOUGH_CALLS;
 pub(crate) use maker::product_of;
 pub(crate) use memory::MemoryUse;

@@ -24,8 +24,8 @@ pub(super) struct CallOperators {
 /// The operators around some moments. Few sequences of operators are around many moments.
 #[derive(Debug)]
 struct Enclosed<K> {
-    /// Which of the sequences is around a moment.
-    moments: FxHashMap<K, usize>,
+    /// Which of the sequences is around a moment, and the call of the operator that the program called.
+    moments: FxHashMap<K, (usize, Span)>,
     sequences: IndexMap<Vec<StrId>, EnclosingRanges, FxBuildHasher>,
 }
 
@@ -37,6 +37,8 @@ pub(super) struct EnclosingRanges {
     /// The outermost one that is an operator rather than a node of autograd or compiled code: the one
     /// that the program called.
     pub(super) outer: StrId,
+    /// The position of that one in `all`.
+    outer_at: usize,
     /// Whether the innermost one reads one number.
     pub(super) reads: bool,
     /// Whether one of them is autograd's keeping of a parameter's gradient.
@@ -104,6 +106,11 @@ impl CallOperators {
         self.calls.at(call)
     }
 
+    /// The call of the operator around a call that the program called.
+    pub(super) fn outer_call(&self, call: CallId) -> Option<Span> {
+        self.calls.moments.get(&call).map(|(_, outer)| *outer)
+    }
+
     /// Those around the call of a copy or memset, or around the capture of one that a CUDA graph replays.
     pub(super) fn around_work(
         &self,
@@ -119,7 +126,7 @@ impl CallOperators {
 
 impl<K: Eq + Hash> Enclosed<K> {
     fn at(&self, moment: K) -> Option<&EnclosingRanges> {
-        let sequence = self.moments.get(&moment)?;
+        let (sequence, _) = self.moments.get(&moment)?;
         self.sequences
             .get_index(*sequence)
             .map(|(_, around)| around)
@@ -151,44 +158,57 @@ fn around<K: Eq + Hash>(
     if profile.ranges.is_empty() {
         return found;
     }
-    let mut open: Vec<Vec<(i64, StrId)>> = vec![Vec::new(); profile.threads.len()];
+    let mut open: Vec<Vec<(Span, StrId)>> = vec![Vec::new(); profile.threads.len()];
     let mut ranges = profile.ranges.iter().peekable();
-    let mut stack = Vec::new();
+    let (mut stack, mut spans) = (Vec::new(), Vec::new());
     for (id, thread, span) in moments {
         while let Some(range) = ranges.next_if(|r| r.span.start <= span.start) {
             let thread = open.get_mut(range.thread.idx());
             if let Some(open) = thread.filter(|_| is_operator(range)) {
-                while open.pop_if(|(end, _)| *end <= range.span.start).is_some() {}
-                open.push((range.span.end, range.text));
+                while open
+                    .pop_if(|(open, _)| open.end <= range.span.start)
+                    .is_some()
+                {}
+                open.push((range.span, range.text));
             }
         }
         stack.clear();
+        spans.clear();
         if let Some(open) = open.get(thread.idx()) {
             let inner = open.iter().rev().take(DEPTH);
-            stack.extend(inner.filter(|(end, _)| *end >= span.end).map(|o| o.1));
+            let around = inner.filter(|(open, _)| open.end >= span.end);
+            for (open, text) in around {
+                stack.push(*text);
+                spans.push(*open);
+            }
         }
         let Some(&inner) = stack.first() else {
             continue;
         };
         let new = || {
-            let called = |op: &&StrId| {
-                let text = profile.text(**op);
+            let called = |op: &StrId| {
+                let text = profile.text(*op);
                 text.contains("::") && !text.starts_with("autograd::")
             };
             let inner_name = operator_in(profile.text(inner));
             let mut texts = stack.iter().map(|op| profile.text(*op));
+            let outer_at = stack.iter().rposition(called).unwrap_or(0);
             EnclosingRanges {
                 inner,
                 reads: inner_name.is_some_and(|name| READS.contains(&name)),
                 accumulates: texts.clone().any(|text| text.contains("AccumulateGrad")),
                 compiled: texts.any(|text| operator_in(text) == Some("torch_compiled")),
-                outer: stack.iter().rev().find(called).copied().unwrap_or(inner),
+                outer: stack.get(outer_at).copied().unwrap_or(inner),
+                outer_at,
                 all: stack.as_slice().into(),
             }
         };
         let known = found.sequences.get_index_of(&stack);
         let sequence = known.unwrap_or_else(|| found.sequences.insert_full(stack.clone(), new()).0);
-        found.moments.insert(id, sequence);
+        let sequences = &found.sequences;
+        let outer_at = sequences.get_index(sequence).map_or(0, |(_, s)| s.outer_at);
+        let outer = spans.get(outer_at).copied().unwrap_or(span);
+        found.moments.insert(id, (sequence, outer));
     }
     found
 }

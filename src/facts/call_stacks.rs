@@ -32,6 +32,9 @@ const COMBINES: [&str; 9] = [
     "or",
 ];
 
+/// The operator whose result torch.distributions reads when it checks arguments.
+const ALL_TRUE: &str = "is_all_true";
+
 /// Operators before a call that are looked at.
 const BEFORE: usize = 4;
 
@@ -52,6 +55,8 @@ pub(super) struct CallStack {
     libraries: u8,
     /// The test for values that are not finite whose result it reads.
     check: Option<&'static str>,
+    /// Whether it reads the result of [`ALL_TRUE`].
+    pub(super) all_true: bool,
 }
 
 /// A Python function.
@@ -140,8 +145,10 @@ impl CallStacks {
             // The first may be the one that waits.
             let within = usize::from(thread.operator_until > span.start);
             let before = thread.operators.iter().skip(within).take(BEFORE);
-            stack.check = check(before.map(|text| profile.text(*text)));
-            if stack.known || stack.check.is_some() {
+            let mut before = before.map(|text| profile.text(*text));
+            stack.check = check(before.clone());
+            stack.all_true = before.next().and_then(operator_in) == Some(ALL_TRUE);
+            if stack.known || stack.check.is_some() || stack.all_true {
                 found.insert(id, stack);
             }
         }
@@ -295,6 +302,14 @@ mod tests {
         assert_eq!(check(&clipped), Some("isinf"));
         assert_eq!(check(&["aten::isnan", "aten::mul"]), None);
         assert_eq!(check(&["aten::gt", "aten::any"]), None);
+        let all_true = |names: &[&str]| {
+            let before = (0..).zip(names);
+            let before = before.map(|(at, name)| (OP, *name, 10 * at, 10 * at + 8));
+            let ranges: Vec<_> = before.chain([(OP, "aten::is_nonzero", 95, 120)]).collect();
+            stack(&ranges).0.all_true
+        };
+        assert!(all_true(&["aten::gt", "aten::_is_all_true"]));
+        assert!(!all_true(&["aten::_is_all_true", "aten::gt"]));
         assert_eq!(check(&[]), None);
     }
 }

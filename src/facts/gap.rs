@@ -19,6 +19,7 @@ use crate::correlate::{
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, ClassId, CopyKind, KernelId, Span, StrId};
 
+mod avoidable;
 mod copies_behind;
 mod cpu_work;
 mod first_shapes;
@@ -28,6 +29,7 @@ mod longest;
 mod waited;
 mod within_calls;
 
+use avoidable::{Avoidable, AvoidablePart, WaitingOperators};
 use copies_behind::{CopiesBefore, CopiesBehind};
 pub(super) use cpu_work::CpuWork;
 use cpu_work::{CpuTimes, OnCpu};
@@ -96,6 +98,8 @@ pub(super) struct GapGroup {
     beside_model_ns: f64,
     /// The part behind waits in which the host had gone on to launch, but was not ahead again.
     pub(super) catch_up_ns: f64,
+    /// The part that goes if the host does not wait.
+    avoidable: AvoidablePart,
     /// The part inside first calls of operators with their arguments, which later calls do not take; and that in
     /// those that loaded code.
     first_calls_ns: f64,
@@ -151,6 +155,7 @@ struct Lengths {
     /// Time before kernels of collectives and of the optimizer.
     beside_model: i64,
     catch_up: i64,
+    avoidable: AvoidablePart,
     first_calls: i64,
     first_loads: i64,
     /// Time per step that the work after the gap belongs to.
@@ -212,6 +217,7 @@ impl Lengths {
         self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
         self.catch_up += other.catch_up;
+        self.avoidable.add(other.avoidable);
         self.first_calls += other.first_calls;
         self.first_loads += other.first_loads;
         merge(&mut self.steps, other.steps);
@@ -271,16 +277,19 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let copies_before = CopiesBefore::of(run);
     let waits = ThreadWaits::of(run);
     let first_kernels = FirstKernels::of(run);
+    let waiting_operators = WaitingOperators::of(run, ops);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
     let waited_for: FxHashMap<CallId, (CopyKind, u64)> = waited_for.collect();
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
         let mut by_key: FxHashMap<Key, Lengths> = FxHashMap::default();
+        let avoidable = Avoidable::of(run, device, ops);
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
             let host = run.host.gaps.get(&(row, at));
             let held = gap.call.filter(|_| held_by_a_call(gap.cause));
-            let around = held.and_then(|id| ops.around(id));
+            let waited = waiting_operators.launching(run, gap);
+            let around = held.or(waited).and_then(|id| ops.around(id));
             let activity = match gap.cause {
                 GapCause::HostBusy | GapCause::DataLoading => {
                     run.activities.get(&(row, at)).cloned().unwrap_or_default()
@@ -302,7 +311,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             };
             let lengths = by_key.entry((gap.cause, blamed)).or_default();
             lengths.gaps.push(gap.reliable_ns);
-            let first_of_call = match gap.call {
+            let first_of_call = match gap.call.or(waited) {
                 Some(call) => lengths.calls.insert(call),
                 None => {
                     lengths.without_call += 1;
@@ -331,9 +340,10 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.beside_model += gap.reliable_ns;
             }
             let behind_wait = matches!(gap.cause, GapCause::AfterSync | GapCause::BlockingCopy);
-            if let Some(call) = gap.call.filter(|_| behind_wait) {
+            if let Some(call) = gap.call.filter(|_| behind_wait).or(waited) {
                 lengths.stacks.add(ops.stacks.at(call), gap.reliable_ns);
             }
+            lengths.avoidable.add(avoidable.of_gap(at));
             if behind_wait && !gap.after_wait {
                 lengths.catch_up += gap.reliable_ns;
             }
@@ -433,6 +443,7 @@ fn group(
         in_each_step,
         beside_model_ns: lengths.beside_model as f64,
         catch_up_ns: lengths.catch_up as f64,
+        avoidable: lengths.avoidable,
         first_calls_ns: lengths.first_calls as f64,
         first_loads_ns: lengths.first_loads as f64,
         host_reliable_share: lengths.host_reliable as f64 / lengths.host.ns.max(1) as f64,
@@ -556,6 +567,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
         .iter()
         .chain(cpu_work::ENTRIES)
         .chain(waited::ENTRIES)
+        .chain(avoidable::ENTRIES)
         .chain(call_stacks::ENTRIES)
         .chain(host_time::ENTRIES)
 }
@@ -603,7 +615,8 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     /// The host call that caused most of the idle time
     "gap.api": STR needs API => |g| g.group.api.map(|id| g.table.text(id)),
     /// The operator around `gap.api`, without namespace and underscores: `item`, `local_scalar_dense`,
-    /// `nonzero`, `copy`
+    /// `nonzero`, `copy`; for `host_late` the operator that waits inside the call that launched what ended all of the
+    /// intervals
     "gap.op_name": STR needs RANGES_OF_OPS =>
         |g| op(g).map(|op| plain_name(op.rsplit("::").next().unwrap_or(op))),
     /// The operator around `gap.api` as the profile spells it; for `host_busy` and `data_loading` the

@@ -289,6 +289,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::step_stability::ENTRIES,
         super::first_fp64::ENTRIES,
         super::growing_passes::RUN_ENTRIES,
+        super::decoding::ENTRIES,
         super::padded_lengths::ENTRIES,
     ];
     ENTRIES.iter().chain(elsewhere.into_iter().flatten())

@@ -29,6 +29,8 @@ pub(crate) struct SyncWaits {
     pub(crate) bytes: Option<f64>,
     /// Whether those copies go to the GPU.
     pub(crate) to_gpu: bool,
+    /// Those that read whether all elements of a tensor are true, as torch.distributions does.
+    all_true: u64,
     /// The source line with most of that time.
     pub(crate) line: Option<String>,
 }
@@ -50,6 +52,10 @@ impl SyncWaits {
             calls: waits.len() as u64,
             ns: total(waits) as f64,
             idle_after_ns: idle_after(run, waits),
+            all_true: waits
+                .iter()
+                .filter(|w| ops.stacks.at(w.id).all_true)
+                .count() as u64,
             share: (analyzed > 0).then(|| (total(waits) as f64 / analyzed as f64).min(1.0)),
             ..SyncWaits::default()
         };
@@ -155,6 +161,9 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     },
     /// Analyzed calls in which a thread that launches kernels waits for the GPU
     "run.sync_calls": INT needs API => |t| t.waits.as_ref().map(|w| w.calls),
+    /// Those of `run.sync_calls` that read the result of `torch._is_all_true` right before: `torch.distributions` checks
+    /// its arguments so
+    "run.all_true_reads": INT needs API => |t| t.waits.as_ref().map(|w| w.all_true),
     /// Host time in the calls of `run.sync_calls`
     "run.sync_host_ns": DOUBLE needs API => |t| t.waits.as_ref().map(|w| w.ns),
     /// `run.sync_host_ns` as a share of the analyzed time of the processes that wait

@@ -510,7 +510,7 @@ impl<'a> FactTable<'a> {
                     copy_ns: group.copy_ns,
                     long_gaps: group.long_gaps.clone(),
                     calls: group.count,
-                    waits: group.waits,
+                    waits: if late { 0 } else { group.waits },
                     time_ns: group.time_ns,
                     place: format!("GPU {} idle", group.ordinal),
                     ..AffectedTime::default()

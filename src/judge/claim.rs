@@ -9,7 +9,7 @@ use super::order::MinSaving;
 use super::rule::Rule;
 use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
-use crate::facts::{AffectedSite, Member, MemberKind, StepWeight, Totals};
+use crate::facts::{AffectedSite, Member, MemberKind, StepWeight, Totals, UNRECORDED_WORK};
 
 /// The order in which findings claim: by the lower end of the saving, largest first, then severity, covered time, id and
 /// place. Findings about late launches of any kind, which may be right, come last: those about some launches, which name
@@ -109,9 +109,6 @@ pub(super) struct Claims<'a> {
 
 /// Share of the time in which the host may wait for the GPU that it waits for certain.
 const SURELY_WAITS: f64 = 0.8;
-/// Share of the host's work, as recorded, that it needs where nothing is recorded, at least. Measured with `torch.profiler`
-/// on an H100, with recording and without: 0.55 (T5, decoding), 0.59 (GPT-2, decoding), 0.63 (LoRA), 0.68 (BERT).
-const UNRECORDED_WORK: f64 = 0.6;
 
 /// What has been claimed of one site, ns.
 #[derive(Debug, Clone, Copy, Default)]
