@@ -28,6 +28,7 @@ mod devices_at_once;
 mod embedding_tables;
 mod enclosing_ops;
 mod equal_calls;
+mod equal_networks;
 mod first_fp64;
 mod framework_signs;
 mod gap;

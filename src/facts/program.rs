@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rayon::prelude::*;
 
 use super::chain::plain_name;
+use super::equal_networks::{self, EqualNetworks};
 use super::late_layers::{self, LateLayers};
 use super::maker::{Maker, library_of, maker};
 use super::run::Runs;
@@ -27,6 +28,8 @@ pub(super) struct ProgramSigns {
     before_compile: bool,
     packed_sequences: bool,
     late: Option<(StrId, f64)>,
+    /// As [`equal_networks::of`] says.
+    pub(super) equal_networks: Option<Option<EqualNetworks>>,
     /// As [`late_layers::of`] says.
     late_layers: Option<Option<LateLayers>>,
     late_in_layers: Option<f64>,
@@ -65,6 +68,7 @@ impl ProgramSigns {
                 .any(|k| before_compile(&k.base)),
             packed_sequences: packs_sequences(run),
             late: late_range(run),
+            equal_networks: equal_networks::of(costed),
             late_layers: late_layers::of(costed),
             late_in_layers: late_layers::in_layers(costed),
         }

@@ -283,6 +283,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
         super::framework_signs::ENTRIES,
         super::program::ENTRIES,
         super::embedding_tables::RUN_ENTRIES,
+        super::equal_networks::RUN_ENTRIES,
         super::host_work::RUN_ENTRIES,
         super::gradient_sums::ENTRIES,
         super::needless_gradients::ENTRIES,
