@@ -75,6 +75,8 @@ pub(super) struct Match {
     pub(super) launches: Option<Range>,
     /// What the host works for the launches that the fix removes, in ns.
     pub(super) host_ns: f64,
+    /// Whether the host has more to launch after the fix.
+    pub(super) adds_launches: bool,
 }
 
 /// The ends of the saving of a match, ns: 0 <= `low` <= `high`.
@@ -182,6 +184,8 @@ impl RuleMatches {
                     work: saving,
                     launches,
                     host_ns: removed.unwrap_or(0.0) * affected.host_ns,
+                    adds_launches: (rule.adds_launches.as_ref())
+                        .is_some_and(|adds| context.selects(adds).unwrap_or(false)),
                     affected,
                 });
             }

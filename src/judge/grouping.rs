@@ -430,6 +430,7 @@ mod tests {
             work: None,
             launches: None,
             host_ns: 0.0,
+            adds_launches: false,
         }
     }
 

@@ -72,6 +72,9 @@ pub const KEYS: &[Key] = keys! {
     /// else steps become shorter at least by this share of the host's time for these launches, up to `saving_ns`. In the
     /// category `communication`, `saving_ns` is added to the idle time
     "launches_removed": EXPRESSION,
+    /// condition under which the fix makes the host launch more: where the GPU waits for late launches in a quarter of
+    /// the window or more, none of the saving is certain to shorten the steps
+    "adds_launches": EXPRESSION,
     /// what the fix changes; of two findings with different values of one key for the same site, the one with the larger
     /// lower end of its saving stays
     "changes": Shape::Map(None, &Shape::Text(0, 200), MAX_LIST),

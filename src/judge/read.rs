@@ -111,6 +111,7 @@ impl RuleReader<'_> {
         let saving_low_ns = self.saving_low(&root, &early);
         let outside_ns = self.number(&root, "outside_ns", &early);
         let launches_removed = self.number(&root, "launches_removed", &early);
+        let adds_launches = self.condition(&root, "adds_launches", &early);
         let message = self.sentence(&root, "message", &late);
         let why = self.sentence(&root, "why", &late);
         let fixes = self.fixes(&root, &late);
@@ -138,6 +139,7 @@ impl RuleReader<'_> {
             saving_low_ns,
             outside_ns,
             launches_removed,
+            adds_launches,
             replaces_work: root.get_flag("replaces_work"),
             removes_work: root.get_flag("removes_work"),
             saving_kind: root.get_word("saving_kind", &SAVINGS),
@@ -420,6 +422,7 @@ impl RuleReader<'_> {
             &rule.saving_low_ns,
             &rule.outside_ns,
             &rule.launches_removed,
+            &rule.adds_launches,
         ];
         let of_fixes = rule.fixes.iter().map(|fix| &fix.when);
         let of_edits = rule.edits.iter().map(|edit| &edit.when);

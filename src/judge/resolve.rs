@@ -124,32 +124,41 @@ struct ChainShares {
     sites: BTreeMap<SiteId, f64>,
     /// The same per kernel.
     kernels: BTreeMap<Member, f64>,
+    /// Shares of sites of their backward passes, where the saving includes these.
+    backward: BTreeMap<SiteId, f64>,
     /// The chains themselves, which have no call in common.
     chains: BTreeSet<Member>,
 }
 
 impl ChainShares {
-    fn add(&mut self, other: &ChainShares) {
+    /// Adds the shares that the chains of another rule take; those of the backward pass if that rule `supersedes` this one.
+    fn add(&mut self, other: &ChainShares, supersedes: bool) {
         for (site, share) in &other.sites {
             *self.sites.entry(*site).or_default() += share;
         }
         for (kernel, share) in &other.kernels {
             *self.kernels.entry(*kernel).or_default() += share;
         }
+        for (site, share) in other.backward.iter().filter(|_| supersedes) {
+            *self.backward.entry(*site).or_default() += share;
+        }
         self.chains.extend(&other.chains);
     }
 
     /// Whether chains take most of the time of a match.
     fn hold(&self, matched: &Match) -> bool {
-        if matches!(matched.member, Member::Kernel(..)) {
-            let share = self.kernels.get(&matched.member);
-            return share.is_some_and(|share| *share > 0.5);
+        let of = |shares: &BTreeMap<SiteId, f64>, site: &SiteId| {
+            shares.get(site).copied().unwrap_or(0.0)
+        };
+        if let Member::Kernel(site, _) = &matched.member {
+            let share = self.kernels.get(&matched.member).copied().unwrap_or(0.0);
+            return share + of(&self.backward, site) > 0.5;
         }
         if matches!(matched.member, Member::Chain(_)) {
             return self.chains.contains(&matched.member);
         }
         let sites = &matched.affected.sites;
-        let share = |site: &SiteId| self.sites.get(site).copied().unwrap_or(0.0).min(1.0);
+        let share = |site: &SiteId| (of(&self.sites, site) + of(&self.backward, site)).min(1.0);
         let covered: f64 = sites.iter().map(|s| s.time_ns * share(&s.site)).sum();
         let whole: f64 = sites.iter().map(|s| s.time_ns).sum();
         covered > 0.0 && covered > 0.5 * whole
@@ -157,8 +166,9 @@ impl ChainShares {
 }
 
 impl Covered {
-    fn by(drafts: &[FindingDraft], input: &dyn RuleInput) -> Covered {
+    fn by(rule: &Rule, drafts: &[FindingDraft], input: &dyn RuleInput) -> Covered {
         let mut covered = Covered::default();
+        let saves_backward = rule.saves_backward();
         for matched in drafts.iter().flat_map(|draft| &draft.matches) {
             if !matches!(matched.member, Member::Chain(_)) || matched.affected.sites.is_empty() {
                 covered.whole.extend(subjects(matched));
@@ -167,6 +177,9 @@ impl Covered {
             covered.by_chains.chains.insert(matched.member);
             for part in &matched.affected.sites {
                 *covered.by_chains.sites.entry(part.site).or_default() += part.time_ns;
+            }
+            for part in matched.affected.backward.iter().filter(|_| saves_backward) {
+                *covered.by_chains.backward.entry(part.site).or_default() += part.time_ns;
             }
             for (&site, part) in &matched.affected.parts {
                 for (&row, (_, ns)) in &part.kernels {
@@ -180,7 +193,8 @@ impl Covered {
             let whole_ns: f64 = whole.sites.iter().map(|s| s.time_ns).sum();
             if whole_ns > 0.0 { ns / whole_ns } else { 1.0 }
         };
-        for (site, time) in &mut covered.by_chains.sites {
+        let chains = &mut covered.by_chains;
+        for (site, time) in chains.sites.iter_mut().chain(&mut chains.backward) {
             *time = share(*time, Member::Site(*site));
         }
         for (kernel, time) in &mut covered.by_chains.kernels {
@@ -274,8 +288,9 @@ impl Resolver<'_> {
                 }
                 let covered = covered
                     .entry(by_index)
-                    .or_insert_with(|| Covered::by(their, self.input));
-                by_chains.add(&covered.by_chains);
+                    .or_insert_with(|| Covered::by(by, their, self.input));
+                let supersedes = by.supersedes.iter().any(|glob| glob.matches(&rule.id));
+                by_chains.add(&covered.by_chains, supersedes);
                 let results = self.results.get_mut(index);
                 let before = saved(&drafts);
                 // A finding about any part overrides one about the whole run.
@@ -787,6 +802,7 @@ mod tests {
             work: None,
             launches: None,
             host_ns: 0.0,
+            adds_launches: false,
         };
         let mut shares = ChainShares::default();
         assert!(!shares.hold(&matched(Member::Site(site))));
@@ -795,11 +811,15 @@ mod tests {
             let sites = BTreeMap::from([(site, share)]);
             let kernels = BTreeMap::from([(kernel(0), share)]);
             let chains = BTreeSet::from([Member::Chain(0)]);
-            shares.add(&ChainShares {
-                sites,
-                kernels,
-                chains,
-            });
+            shares.add(
+                &ChainShares {
+                    sites,
+                    kernels,
+                    chains,
+                    ..ChainShares::default()
+                },
+                false,
+            );
         }
         let held = |member| shares.hold(&matched(member));
         assert_eq!(
@@ -810,5 +830,17 @@ mod tests {
             [0, 1].map(|chain| held(Member::Chain(chain))),
             [true, false]
         );
+        // Kernels of a backward pass are not told apart.
+        let backward = ChainShares {
+            backward: BTreeMap::from([(site, 0.6)]),
+            ..ChainShares::default()
+        };
+        for supersedes in [true, false] {
+            let mut shares = ChainShares::default();
+            shares.add(&backward, supersedes);
+            for member in [Member::Site(site), kernel(1)] {
+                assert_eq!(shares.hold(&matched(member)), supersedes, "{member:?}");
+            }
+        }
     }
 }

@@ -75,6 +75,8 @@ pub struct Rule {
     /// Share of the launches of the covered work that the advice removes, 0 to 1. Where the host limits the
     /// steps, the saving is that share of the idle time before them.
     pub launches_removed: Option<Expr>,
+    /// Whether the host has more to launch after the fix.
+    pub adds_launches: Option<Expr>,
     /// Whether the advice removes or replaces the covered work, so that nothing else can be saved on it.
     pub replaces_work: bool,
     /// Whether the advice removes the covered work altogether, whatever else replaces some of it.
@@ -135,6 +137,15 @@ impl Rule {
         self.launches_removed.is_some()
             || changes("launches", "fewer")
             || changes("fusion", "compile")
+    }
+
+    /// Whether the saving of a chain includes that of its backward pass.
+    pub(super) fn saves_backward(&self) -> bool {
+        let uses = self
+            .saving_ns
+            .as_ref()
+            .map(|saving| saving.uses.closure(&self.lets));
+        uses.is_some_and(|uses| uses.facts.contains(&"chain.backward_ns"))
     }
 
     /// The kind of time that `saving_ns` is.

@@ -165,6 +165,27 @@ fn fewer_launches_shorten_steps_by_the_smaller_of_host_and_gpu_time() {
 }
 
 #[test]
+fn more_launches_leave_no_certain_saving_where_the_gpu_waits_for_them() {
+    let saved = |more: &str, late_launch_ns: f64| {
+        let text = rule(&format!("saving_ns = 'site.time_ns'\n{more}"));
+        let rules = load(&[("layers/x", text.as_str())]).unwrap();
+        let mut run = Fake::default();
+        run.totals.window_ns = 2e6;
+        run.totals.late_launch_ns = late_launch_ns;
+        run.site(0, "body", 4e5, 0.0, &[("site.family", s("gemm"))]);
+        step(&run.judge(&rules), "layers/x")
+    };
+    let adds = "adds_launches = 'site.family == \"gemm\"'";
+    assert_eq!(saved(adds, 4.9e5), (2e5, 4e5));
+    assert_eq!(saved(adds, 5e5), (0.0, 4e5));
+    assert_eq!(saved("", 5e5), (2e5, 4e5));
+    assert_eq!(
+        saved("adds_launches = 'site.family == \"norm\"'", 5e5),
+        (2e5, 4e5)
+    );
+}
+
+#[test]
 fn communication_makes_no_other_work_a_smaller_part() {
     let is_found = |category: &str, comm_ns: f64| {
         let id = format!("{category}/x");
