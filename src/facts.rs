@@ -19,6 +19,7 @@ mod call_stacks;
 mod chain;
 mod closed_sets;
 mod collectives;
+mod computed_weights;
 mod conversion;
 mod copy;
 mod cpu_use;

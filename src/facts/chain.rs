@@ -109,6 +109,9 @@ pub(super) struct Chain {
     pub(super) parts: BTreeMap<SiteId, SitePart>,
     /// Time per site of the backward calls of its calls.
     pub(super) backward: BTreeMap<SiteId, f64>,
+    /// Time per site of the calls between the experts of a loop, such as indexing, and of their backward calls: in a
+    /// grouped product, most of their launches go away.
+    pub(super) between: BTreeMap<SiteId, f64>,
 }
 
 /// A chain with its fact table.
@@ -119,7 +122,19 @@ pub(super) struct ChainScope<'a> {
 
 impl ChainScope<'_> {
     fn dtype(&self) -> Option<DType> {
-        let sites = self.chain.sites.iter();
+        let costs = &self.table.costed.sites;
+        let is_product = |id: &SiteId| {
+            costs
+                .get(id.idx())
+                .is_some_and(|s| s.family == Family::Gemm)
+        };
+        // What an adapter multiplies, and not the 16-bit tensor that its result is added to.
+        let any = self.chain.kind != Kind::Lora;
+        let sites = self
+            .chain
+            .sites
+            .iter()
+            .filter(|(id, _)| any || is_product(id));
         let (costliest, _) = sites.max_by(|a, b| a.1.total_cmp(b.1))?;
         let run = &self.table.costed.run;
         let args = run.sites.get(costliest.idx())?.args?;
@@ -696,7 +711,7 @@ pub(super) const ENTRIES: &[Entry<Chains>] = facts! {
         let sites = c.chain.sites.keys().copied();
         c.table.enclosing_ops.sites(sites)
     },
-    /// Element type of the first tensor argument of its costliest operator
+    /// Element type of the first tensor argument of its costliest operator; for `lora`, of its costliest product
     "chain.dtype": STR needs SHAPES => |c| c.dtype().map(DType::name),
     /// Columns of its softmax or norm, else elements
     "chain.width": INT needs SHAPES => |c| c.chain.width,

@@ -58,7 +58,7 @@ impl ParameterShapes {
 
     /// Whether a tensor is as large as a parameter: a weight, or anything of one dimension, as biases,
     /// norms and the flat parameters of FSDP are. Activations have more.
-    fn holds(&self, shape: &[u64]) -> bool {
+    pub(super) fn holds(&self, shape: &[u64]) -> bool {
         shape.len() <= 1 || self.0.contains(shape)
     }
 }

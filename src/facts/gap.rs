@@ -10,11 +10,12 @@ use super::call_operators::CallOperators;
 use super::call_stacks::{self, GroupStacks};
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
+use super::run::Runs;
 use super::{Answer, Entry, FactTable, LongGap, Subject, facts, median};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{
-    Activity, DeviceTimeline, Direction, Gap, GapCause, HostParts, OpName, Run, SiteId, StepId,
-    readable_name,
+    Activity, DeviceTimeline, Direction, Gap, GapCause, HostParts, OpName, PatternId, Run, SiteId,
+    StepId, readable_name,
 };
 use crate::cost::{Costed, Family};
 use crate::profile::{CallId, ClassId, CopyKind, KernelId, Span, StrId};
@@ -60,6 +61,8 @@ pub(super) struct GapGroup {
     behind_waits: BehindWaits,
     /// The Python functions around the calls that wait.
     pub(super) stacks: GroupStacks,
+    /// The layers in which it waited most, if it waited in layers at all for most of the time.
+    in_layers: Option<PatternId>,
     pub(super) count: u64,
     /// The host calls behind its gaps: behind one call, the GPU may run dry several times.
     pub(super) waits: u64,
@@ -146,6 +149,8 @@ struct Lengths {
     inside: FxHashMap<Option<StrId>, i64>,
     behind_waits: BehindWaits,
     stacks: GroupStacks,
+    /// Time behind waits inside layers, per pattern of the layer whose kernel followed.
+    in_layers: FxHashMap<PatternId, i64>,
     at_end: i64,
     /// Time behind waits for copies to the GPU, and their sizes.
     after_input: i64,
@@ -207,6 +212,7 @@ impl Lengths {
         merge(&mut self.inside, other.inside);
         self.behind_waits.append(other.behind_waits);
         self.stacks.append(other.stacks);
+        merge(&mut self.in_layers, other.in_layers);
         self.before_copy += other.before_copy;
         self.copy += other.copy;
         self.after_copy += other.after_copy;
@@ -344,6 +350,17 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.stacks.add(ops.stacks.at(call), gap.reliable_ns);
             }
             lengths.avoidable.add(avoidable.of_gap(at));
+            if behind_wait
+                && gap
+                    .call
+                    .is_some_and(|call| run.waits_in_layers.contains(&call))
+            {
+                let site = site.and_then(|site| run.sites.get(site.idx()));
+                let layer = site.and_then(|site| run.layers.get(site.layer?.idx()));
+                if let Some(layer) = layer {
+                    *lengths.in_layers.entry(layer.pattern).or_default() += gap.reliable_ns;
+                }
+            }
             if behind_wait && !gap.after_wait {
                 lengths.catch_up += gap.reliable_ns;
             }
@@ -455,6 +472,7 @@ fn group(
         cpu: lengths.cpu,
         behind_waits: lengths.behind_waits,
         stacks: lengths.stacks,
+        in_layers: most_in_layers(lengths.in_layers, half),
         outer_op: longest(lengths.outer),
         inside,
         loader: blamed.loader,
@@ -468,6 +486,17 @@ fn group(
         window_ns: device.unrecorded_ns() as f64,
         api: longest(lengths.blamed),
     }
+}
+
+/// The layers with most of the time, if all of them have more than `half` of that of a group.
+fn most_in_layers(times: FxHashMap<PatternId, i64>, half: i64) -> Option<PatternId> {
+    let all = times
+        .values()
+        .fold(0_i64, |sum, ns| sum.saturating_add(*ns));
+    let most = times
+        .into_iter()
+        .max_by_key(|&(id, ns)| (ns, std::cmp::Reverse(id)));
+    most.filter(|_| all > half).map(|(id, _)| id)
 }
 
 /// Whether one of several steps has most of the idle time, each counted as a share of its length, on the host or
@@ -661,13 +690,32 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     "gap.beside_model_ns": DOUBLE => |g| g.group.beside_model_ns,
 };
 
+/// Operators that read one number.
+const READS: [&str; 3] = ["item", "local_scalar_dense", "is_nonzero"];
+
+pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+    /// The layers behind most of the idle time after reads of single numbers (`item`), where most of these reads are inside
+    /// layers
+    "run.read_back_layer": STR needs LAYERS => |t| {
+        let reads = |group: &&GapGroup| {
+            let name = group.op.map(|id| t.text(id)).and_then(|text| text.rsplit("::").next());
+            matches!(group.cause, GapCause::AfterSync | GapCause::BlockingCopy)
+                && name.is_some_and(|name| READS.contains(&plain_name(name)))
+        };
+        let most = t.gaps.iter().filter(reads).max_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
+        let layers = most.and_then(|group| t.costed.run.patterns.get(group.in_layers?.idx()));
+        layers.map(|pattern| pattern.name.as_str())
+    },
+};
+
 fn op<'a>(g: &GapScope<'a>) -> Option<&'a str> {
     g.group.op.map(|id| g.table.text(id))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::LongestGap;
+    use super::{LongestGap, most_in_layers};
+    use crate::correlate::PatternId;
 
     #[test]
     fn the_longest_gap_has_most_time_that_recording_does_not_explain() {
@@ -680,5 +728,15 @@ mod tests {
             });
         }
         assert_eq!((longest.counted, longest.measured), (41, 116));
+    }
+
+    #[test]
+    fn waits_are_in_layers_if_most_of_their_time_is() {
+        let in_layers = |half| {
+            let times = [(PatternId(0), 20), (PatternId(1), 40)];
+            most_in_layers(times.into_iter().collect(), half)
+        };
+        assert_eq!(in_layers(50), Some(PatternId(1)));
+        assert_eq!(in_layers(60), None);
     }
 }

@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::call_operators::CallOperators;
 use super::chain::{self, Chain, ChainScope, Chains};
 use super::collectives::{self, Collectives};
+use super::computed_weights::ComputedWeights;
 use super::conversion::ParameterShapes;
 use super::copy::{self, Copies, CopyGroup, CopyScope};
 use super::devices_at_once::at_once;
@@ -77,6 +78,7 @@ pub struct FactTable<'a> {
     /// In-place forward work that autograd did not record.
     pub(super) unrecorded: BTreeSet<SiteId>,
     pub(super) parameters: Option<ParameterShapes>,
+    pub(super) computed_weights: ComputedWeights,
     pub(super) embedding_tables: EmbeddingTables,
     pub(super) table_series: TableSeries,
     pub(super) gradient_sums: GradientSums,
@@ -203,6 +205,7 @@ impl<'a> FactTable<'a> {
             growing_passes = GrowingPasses::of(costed, &rows_used);
         }
         let gradient_sums = framework.gradient_sums(run, &enclosing_ops);
+        let computed_weights = ComputedWeights::of(costed, parameters.as_ref(), &enclosing_ops);
         FactTable {
             costed,
             totals,
@@ -230,6 +233,7 @@ impl<'a> FactTable<'a> {
             plain_attention: plain_attention::of(costed),
             unrecorded: unrecorded::of(costed),
             parameters,
+            computed_weights,
             embedding_tables,
             program,
             worker_start,
@@ -465,7 +469,8 @@ impl<'a> FactTable<'a> {
                     )
                 };
                 let sum = |of_sites: &[f64]| -> f64 {
-                    let parts = chain.sites.iter().chain(&chain.backward).map(|(id, ns)| {
+                    let all = chain.sites.iter().chain(&chain.backward);
+                    let parts = all.chain(&chain.between).map(|(id, ns)| {
                         let whole = run.sites.get(id.idx()).map_or(0.0, |s| s.time_ns as f64);
                         of_site(of_sites, *id) * (ns / whole.max(1.0)).min(1.0)
                     });
@@ -651,6 +656,12 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, super::main_kernel::ENTRIES, Question::Site);
     add(&mut all, super::message::ENTRIES, Question::Site);
     add(&mut all, super::conversion::ENTRIES, Question::Site);
+    add(&mut all, super::computed_weights::ENTRIES, Question::Site);
+    add(
+        &mut all,
+        super::computed_weights::RUN_ENTRIES,
+        Question::Run,
+    );
     add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
     add(&mut all, table_series::ENTRIES, Question::Site);
     add(&mut all, slice_gradients::ENTRIES, Question::Site);
@@ -663,6 +674,7 @@ static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
     add(&mut all, super::chain::ENTRIES, Question::Chain);
     add(&mut all, super::copy::ENTRIES, Question::Copy);
     add(&mut all, super::gap::entries(), Question::Gap);
+    add(&mut all, super::gap::RUN_ENTRIES, Question::Run);
     add(&mut all, super::step::STEP_ENTRIES, Question::Step);
     add(&mut all, super::step::RANK_ENTRIES, Question::Rank);
     all

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Chain, Hit, Kind, Link, SitePart, patterns, rope};
 use crate::base::DType;
@@ -20,8 +20,15 @@ pub(super) struct Matches<'r> {
     by_name: FxHashMap<(Kind, String, String, Direction, Option<u64>), usize>,
     /// Repeated sequences of sites. Programs repeat themselves, so each sequence is analyzed once.
     by_sites: FxHashMap<(Kind, Vec<SiteId>), Repeated>,
-    /// The chain of each call that is part of one; empty without backward calls.
-    by_call: Vec<Option<usize>>,
+    /// The chain of each call that is part of one, or stands between its parts; empty without backward calls.
+    by_call: Vec<Option<(usize, Place)>>,
+}
+
+/// Whether a call is part of a sequence, or of a loop over experts without being one of its products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Inside,
+    Between,
 }
 
 /// The data that the occurrences of a sequence of sites share.
@@ -99,7 +106,16 @@ impl<'r> Matches<'r> {
         let apart = members.iter().filter(|_| kind != Kind::DoubleLogSoftmax);
         for link in apart {
             if let Some(slot) = self.by_call.get_mut(link.call.idx()) {
-                *slot = Some(repeated.chain);
+                *slot = Some((repeated.chain, Place::Inside));
+            }
+        }
+        if kind == Kind::ExpertLoop {
+            let inside: FxHashSet<OpCallId> = members.iter().map(|l| l.call).collect();
+            for link in hit.calls.iter().filter(|l| !inside.contains(&l.call)) {
+                *chain.between.entry(link.site).or_default() += link.time_ns as f64;
+                if let Some(slot) = self.by_call.get_mut(link.call.idx()) {
+                    *slot = Some((repeated.chain, Place::Between));
+                }
             }
         }
         for (at, (link, sum)) in members.iter().zip(&mut repeated.times).enumerate() {
@@ -156,8 +172,8 @@ impl<'r> Matches<'r> {
     pub(super) fn is_backward_of_gelu(&self, hit: &Hit<'_>) -> bool {
         let of_gelu = |link: &Link<'_>| {
             let call = self.costed.run.op_calls.get(link.call.idx())?;
-            let row = *self.by_call.get(call.forward?.idx())?;
-            let chain = self.chains.get(row?)?;
+            let (row, _) = (*self.by_call.get(call.forward?.idx())?)?;
+            let chain = self.chains.get(row)?;
             (chain.kind == Kind::Gelu).then_some(link.time_ns)
         };
         let part: i64 = hit.calls.iter().filter_map(of_gelu).sum();
@@ -202,6 +218,7 @@ impl<'r> Matches<'r> {
                 sites: BTreeMap::new(),
                 parts: BTreeMap::new(),
                 backward: BTreeMap::new(),
+                between: BTreeMap::new(),
             });
             chains.len() - 1
         })
@@ -237,8 +254,14 @@ impl Matches<'_> {
             };
             let forward = run.op_calls.get(call.idx()).and_then(|call| call.forward);
             let chain = forward.and_then(|call| *self.by_call.get(call.idx())?);
-            if let Some(chain) = chain.and_then(|row| self.chains.get_mut(row)) {
-                *chain.backward.entry(site).or_default() += kernel.span.ns() as f64;
+            if let Some((row, place)) = chain
+                && let Some(chain) = self.chains.get_mut(row)
+            {
+                let times = match place {
+                    Place::Inside => &mut chain.backward,
+                    Place::Between => &mut chain.between,
+                };
+                *times.entry(site).or_default() += kernel.span.ns() as f64;
             }
         }
     }

@@ -168,7 +168,7 @@ fn silu(run: &[Link<'_>]) -> Hit {
 /// Largest inner size of an adapter.
 const RANK: u64 = 128;
 
-/// A product, and the two thin ones of an adapter (LoRA) whose result is added to it.
+/// A product, and the two thin ones of an adapter (LoRA) whose result is added to it; if the sum is converted, with that.
 fn lora(run: &[Link<'_>]) -> Hit {
     let first = run.first()?;
     let sizes = |l: &Link<'_>| {
@@ -204,7 +204,9 @@ fn lora(run: &[Link<'_>]) -> Hit {
         &|l| l.name == "add" && numel(l.dims) == m.checked_mul(n),
         &[Family::Cast, Family::Copy, Family::Pointwise],
     )?;
-    may_be_forward(sum).then_some((Kind::Lora, at))
+    let back = run.get(at);
+    let converted = back.is_some_and(|l| l.family == Family::Cast && same_size(sum, l));
+    may_be_forward(sum).then_some((Kind::Lora, at + usize::from(converted)))
 }
 
 /// GELU from primitives: arithmetic around one `tanh` or `erf`, all over the same elements.

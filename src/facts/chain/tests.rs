@@ -504,6 +504,14 @@ fn adapters_beside_a_product_are_recognized() {
         added(),
     ];
     assert_eq!(hit(&dropped), Some(("lora", 5)));
+    // The sum of a 16-bit and an fp32 tensor is converted back.
+    let mut converted = adapter.to_vec();
+    converted.push(link(
+        "copy",
+        Family::Cast,
+        Dims::Elements { numel: 512 * 1024 },
+    ));
+    assert_eq!(hit(&converted), Some(("lora", 6)));
     // A bottleneck of the network itself, and one whose result is not added.
     let wide = [
         product(512, 1024, 2048),
