@@ -45,7 +45,7 @@ use super::{
 };
 use super::{growing_cats, plain_attention, reduction_copies, rows_used, step_weight, unrecorded};
 use crate::base::DType;
-use crate::correlate::{Direction, Gap, GapCause, Run, SiteId};
+use crate::correlate::{DeviceTimeline, Direction, Gap, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::{CopyKind, KernelId, StrId};
@@ -776,12 +776,12 @@ const PACED: f64 = 0.1;
 /// The totals, without what is known of workers and of the host's work.
 fn totals_of(run: &Run) -> Totals {
     let devices = &run.timeline.devices;
-    let sum = |field: fn(&crate::correlate::DeviceTimeline) -> i64| -> f64 {
+    let sum = |field: fn(&DeviceTimeline) -> i64| -> f64 {
         devices.iter().map(|d| field(d) as f64).sum()
     };
     let busy = sum(|d| d.busy_ns);
-    let window = sum(crate::correlate::DeviceTimeline::unrecorded_ns);
-    let reliable_idle = sum(crate::correlate::DeviceTimeline::reliable_idle_ns);
+    let window = sum(DeviceTimeline::unrecorded_ns);
+    let reliable_idle = sum(DeviceTimeline::reliable_idle_ns);
     Totals {
         gpu_busy_ns: busy,
         kernel_ns: run.sites.iter().map(|s| s.time_ns as f64).sum::<f64>() + sum(|d| d.graph_ns),
@@ -804,8 +804,8 @@ fn totals_of(run: &Run) -> Totals {
 /// of it.
 fn unrecorded_share(run: &Run) -> f64 {
     let devices = || run.timeline.devices.iter();
-    let recorded: i64 = devices().map(|d| d.analysed_ns()).sum();
-    let unrecorded: i64 = devices().map(|d| d.unrecorded_ns()).sum();
+    let recorded: i64 = devices().map(DeviceTimeline::analysed_ns).sum();
+    let unrecorded: i64 = devices().map(DeviceTimeline::unrecorded_ns).sum();
     unrecorded as f64 / recorded.max(1) as f64
 }
 

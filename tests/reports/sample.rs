@@ -136,6 +136,7 @@ impl Sample {
                     graph_ns: 0,
                     gaps: vec![],
                     end_thread: None,
+                    idle_is_unrecorded: false,
                 }],
             },
             host: pyprof_advise::correlate::HostTime::default(),
