@@ -350,8 +350,9 @@ pub struct Summary {
     /// Share of saved kernel time by which steps become shorter, 0 to 1: where the host limits the steps, a
     /// faster kernel does not help. `null` if recording overhead leaves open which.
     pub step_weight: Option<f64>,
-    /// What the host works in the window without waiting for the GPU, as recorded, in ns, summed over devices: steps do
-    /// not become shorter than that where it works as long as before. `null` where that is unknown.
+    /// What the host works in the window without waiting for the GPU, in ns, summed over devices: steps do not become
+    /// shorter than that where it works as long as before. Where the length of steps without a recording is known, this
+    /// is the same share of that. `null` where it is unknown.
     #[serde(default)]
     pub host_work_ns: Option<f64>,
     /// The evidence for the steps of the window; `null` when nothing shows steps.

@@ -751,7 +751,7 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
 }
 
 /// A sentence on the first finding where it makes the work of the GPU so much less that the host, which works as long
-/// as before, may limit the steps; `None` where it limits them already.
+/// as before, may limit the steps; `None` where it limits them already, or recording made its work much longer.
 fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
     let s = &report.summary;
     let first = report.findings.first()?;
@@ -759,12 +759,12 @@ fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
     let host_ns = s.host_work_ns? / basis.divisor;
     let left_ns = basis.wall_ns - saving.step_high_ns?;
     let limits = left_ns <= host_ns && host_ns < basis.wall_ns;
-    (limits && !Totals::is_host_bound(s.step_weight)).then(|| {
+    let known = !has(report, RECORDING_SLOWS);
+    (known && limits && !Totals::is_host_bound(s.step_weight)).then(|| {
         format!(
-            "Once finding {} is done, the host may limit the {whole}: {as_recorded}it works {} of it. Then fewer launches, or more work for each, make it shorter.",
+            "Once finding {} is done, the host may limit the {whole}: as recorded, it works {} of it. Then fewer launches, or more work for each, make it shorter.",
             first.number,
             ns(host_ns),
-            as_recorded = if unrecorded_step_ns(s).is_some() { "" } else { "as recorded, " },
             whole = basis.whole,
         )
     })
