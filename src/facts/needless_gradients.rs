@@ -164,7 +164,7 @@ fn passes(run: &Run) -> BTreeMap<ProcessId, Passes> {
     let nodes = by_string(run, |text| text.starts_with(EVALUATES));
     let adds = by_string(run, |text| operator_in(text) == Some("add"));
     let updates = by_string(run, |text| text.starts_with(OPTIMIZER_STEP));
-    // Per thread: the number of the last node that has one, if its pass goes on.
+    // Per thread: the number of the last node that has one.
     let mut numbers: FxHashMap<ThreadId, SerialNumber> = FxHashMap::default();
     for range in &profile.ranges {
         let is = |list: &[bool]| list.get(range.text.idx()) == Some(&true);
@@ -182,11 +182,9 @@ fn passes(run: &Run) -> BTreeMap<ProcessId, Passes> {
             continue;
         }
         let list = passes.by_steps.entry(passes.steps).or_default();
-        let current = list
-            .iter_mut()
-            .rev()
-            .find(|(thread, _)| *thread == range.thread);
-        let inside = current
+        let current = list.iter().rposition(|(thread, _)| *thread == range.thread);
+        let pass = current.and_then(|at| list.get_mut(at));
+        let inside = pass
             .map(|(_, pass)| pass)
             .filter(|pass| range.span.start < pass.end);
         if is(&nodes) {
@@ -200,15 +198,17 @@ fn passes(run: &Run) -> BTreeMap<ProcessId, Passes> {
                 .seq
                 .is_some_and(|number| last.is_some_and(|last| number >= *last));
             numbers.extend(range.seq.map(|number| (range.thread, number)));
-            if begins || !list.iter().any(|(thread, _)| *thread == range.thread) {
-                list.push((range.thread, Pass::default()));
-            }
-            if let Some((_, pass)) = list
-                .iter_mut()
-                .rev()
-                .find(|(thread, _)| *thread == range.thread)
-            {
-                pass.end = range.span.end;
+            let goes_on = current.filter(|_| !begins);
+            let end = range.span.end;
+            match goes_on.and_then(|at| list.get_mut(at)) {
+                Some((_, pass)) => pass.end = end,
+                None => list.push((
+                    range.thread,
+                    Pass {
+                        end,
+                        ..Pass::default()
+                    },
+                )),
             }
         } else if is(&keeps)
             && let Some(pass) = inside

@@ -105,7 +105,7 @@ impl Host {
 
 impl Avoidable {
     pub(super) fn of(run: &Run, device: &DeviceTimeline, ops: &CallOperators) -> Avoidable {
-        if !device.gaps.iter().any(is_behind_wait) {
+        if !device.gaps.iter().any(|gap| is_behind_wait(gap.cause)) {
             return Avoidable(Vec::new());
         }
         let costs = costs(run, device, ops);
@@ -126,7 +126,7 @@ impl Avoidable {
                 low: gap.reliable_ns,
                 high: gap.reliable_ns,
             };
-            let behind_wait = is_behind_wait(gap);
+            let behind_wait = is_behind_wait(gap.cause);
             if gap.cause == GapCause::Waiting {
                 return AvoidablePart::default();
             }
@@ -150,14 +150,15 @@ impl Avoidable {
     }
 }
 
-fn is_behind_wait(gap: &Gap) -> bool {
-    matches!(gap.cause, GapCause::AfterSync | GapCause::BlockingCopy)
+/// Whether gaps of this cause follow waits of the host.
+fn is_behind_wait(cause: GapCause) -> bool {
+    matches!(cause, GapCause::AfterSync | GapCause::BlockingCopy)
 }
 
 /// What the host spends on its waits, by their ends: in the operator that the program called; outside of operators
 /// since the last launch, because it is not known when the host began.
 fn costs(run: &Run, device: &DeviceTimeline, ops: &CallOperators) -> Vec<Cost> {
-    let blamed = device.gaps.iter().filter(|gap| is_behind_wait(gap));
+    let blamed = device.gaps.iter().filter(|gap| is_behind_wait(gap.cause));
     let blamed = blamed.filter_map(|gap| gap.call);
     let waits: FxHashSet<CallId> = blamed.chain(run.waits.iter().map(|wait| wait.id)).collect();
     let profile = &run.profile;
@@ -238,8 +239,7 @@ fn is_launched_inside(g: &GapScope<'_>) -> bool {
 
 /// Of the gaps of a group behind waits.
 fn avoidable(g: &GapScope<'_>, part: fn(AvoidablePart) -> i64) -> Answer {
-    let waits = matches!(g.group.cause, GapCause::AfterSync | GapCause::BlockingCopy);
-    Answer::or_silent(waits.then(|| part(g.group.avoidable) as f64))
+    Answer::or_silent(is_behind_wait(g.group.cause).then(|| part(g.group.avoidable) as f64))
 }
 
 pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
