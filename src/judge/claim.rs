@@ -188,14 +188,14 @@ impl<'a> Claims<'a> {
     }
 
     /// Claims the savings of the matches whose lower end is above 0; better findings must have claimed before.
-    /// Work that the rule replaces goes away, so its reachable time is no lower bound.
+    /// Work that the rule replaces or removes goes away, so its reachable time is no lower bound.
     pub(super) fn claim(&mut self, draft: &FindingDraft, rule: &Rule) -> Option<Saving> {
         let saving = draft.saving?;
-        let before = rule.replaces_work.then(|| self.taken_before(draft));
+        let gone = self.gone(draft, rule);
         let mut all = Taken::default();
         let mut low = Taken::default();
         for (matched, range) in with_savings(draft).filter(|(_, s)| s.low > 0.0) {
-            let mut taken = self.claim_match(matched, draft.kind, before.as_ref());
+            let mut taken = self.claim_match(matched, draft.kind, &gone);
             if draft.kind == SavingKind::Gpu && !self.totals.paced_by_workers {
                 taken.with_host(matched.host_ns);
             }
@@ -270,11 +270,11 @@ impl<'a> Claims<'a> {
         rule: &Rule,
         saving: &mut Saving,
     ) {
-        let before = rule.replaces_work.then(|| self.taken_before(draft));
+        let gone = self.gone(draft, rule);
         let mut all = Taken::default();
         let fewer = self.fewer_launches;
         for (matched, _) in with_savings(draft).filter(|(_, s)| s.low <= 0.0) {
-            all.add(self.claim_match(matched, draft.kind, before.as_ref()), 1.0);
+            all.add(self.claim_match(matched, draft.kind, &gone), 1.0);
         }
         self.perhaps_fewer_launches += self.fewer_launches - fewer;
         saving.claimed_ns = (saving.claimed_ns + all.claimed).min(saving.high_ns);
@@ -345,16 +345,24 @@ impl<'a> Claims<'a> {
         by.filter(|_| replaced > 0.5 * time).map(|(_, rule)| rule)
     }
 
-    /// What better findings claimed of the work of each match of a draft.
-    fn taken_before(&self, draft: &FindingDraft) -> BTreeMap<Member, f64> {
+    /// The work of each match of a draft that goes away.
+    fn gone(&self, draft: &FindingDraft, rule: &Rule) -> BTreeMap<Member, Gone> {
+        let goes = rule.replaces_work || rule.removes_work;
+        let matches = draft.matches.iter().filter(|_| goes);
         let of_match = |matched: &Match| {
             let sites = sites_of(matched);
             let taken = sites.map(|(affected, is_backward)| {
                 self.claimed_of(matched, affected, is_backward, |claimed| claimed.taken)
             });
-            (matched.member, taken.sum())
+            let time: f64 = matched.all_sites().map(|site| site.time_ns).sum();
+            let share = match matched.work {
+                Some(work) if rule.removes_work => (work.high / time.max(1.0)).min(1.0),
+                _ => 1.0,
+            };
+            let before_ns = share * taken.sum::<f64>();
+            (matched.member, Gone { share, before_ns })
         };
-        draft.matches.iter().map(of_match).collect()
+        matches.map(of_match).collect()
     }
 
     /// What has been claimed of the work that a match covers of a site, in ns: of the same kernels where they are
@@ -467,9 +475,9 @@ impl<'a> Claims<'a> {
         &mut self,
         matched: &Match,
         kind: SavingKind,
-        before: Option<&BTreeMap<Member, f64>>,
+        gone: &BTreeMap<Member, Gone>,
     ) -> Taken {
-        let mut taken = self.claim_of_kind(matched, kind, before);
+        let mut taken = self.claim_of_kind(matched, kind, gone);
         let uncertain = self.totals.paced_by_workers || is_hidden(matched, &self.totals);
         if let Some(step) = taken.step.as_mut().filter(|_| uncertain) {
             step.low = 0.0;
@@ -481,7 +489,7 @@ impl<'a> Claims<'a> {
         &mut self,
         matched: &Match,
         kind: SavingKind,
-        before: Option<&BTreeMap<Member, f64>>,
+        gone: &BTreeMap<Member, Gone>,
     ) -> Taken {
         let wanted = matched.saving.map_or(0.0, |s| s.high);
         match kind {
@@ -490,11 +498,11 @@ impl<'a> Claims<'a> {
                 self.gpu += taken;
                 Taken::of(taken, self.totals.step_weight.map(StepWeight::exactly))
             }
-            SavingKind::Gpu => self.claim_sites(matched, wanted, before),
+            SavingKind::Gpu => self.claim_sites(matched, wanted, gone),
             SavingKind::Idle => {
                 // What exceeds the time before launches is that of the work, which goes away with them.
                 let launches = matched.launches.map_or(wanted, |launches| launches.high);
-                let work = self.claim_sites(matched, (wanted - launches).max(0.0), before);
+                let work = self.claim_sites(matched, (wanted - launches).max(0.0), gone);
                 let wanted = wanted.min(launches);
                 let left = self.totals.reliable_idle_ns - self.idle + self.claimed_twice();
                 let taken =
@@ -530,22 +538,19 @@ impl<'a> Claims<'a> {
         (self.totals.gpu_busy_ns - self.totals.copy_ns - self.gpu).max(0.0)
     }
 
-    /// From each site in turn, never going below its reachable time unless the work is replaced. Then
-    /// the saving is of the work as a whole, and what was claimed of it `before` is a part of it.
+    /// From each site in turn, never going below the reachable time of the work that stays. Of work that is `gone`, the
+    /// saving is the whole, and what was claimed of it before is a part of it.
     fn claim_sites(
         &mut self,
         matched: &Match,
         wanted: f64,
-        before: Option<&BTreeMap<Member, f64>>,
+        gone: &BTreeMap<Member, Gone>,
     ) -> Taken {
-        let prior = before.and_then(|before| before.get(&matched.member));
-        let wanted = wanted.min(self.gpu_left()) - prior.copied().unwrap_or(0.0);
+        let gone = gone.get(&matched.member).copied().unwrap_or_default();
+        let wanted = wanted.min(self.gpu_left()) - gone.before_ns;
         let mut taken = Taken::default();
         for (affected, is_backward) in sites_of(matched) {
-            let floor_ns = match before {
-                Some(_) => 0.0,
-                None => affected.floor_ns,
-            };
+            let floor_ns = affected.floor_ns * (1.0 - gone.share);
             let site = self.site(affected.site, affected.time_ns);
             let of_site = site.whole - floor_ns - site.claimed.taken;
             let of_member = affected.time_ns - floor_ns;
@@ -623,6 +628,14 @@ fn sites_of(matched: &Match) -> impl Iterator<Item = (&AffectedSite, bool)> {
 fn with_savings(draft: &FindingDraft) -> impl Iterator<Item = (&Match, Range)> {
     let known = draft.matches.iter().filter_map(|m| Some((m, m.saving?)));
     known.filter(|(_, saving)| saving.high > 0.0)
+}
+
+/// The work of a match that a finding replaces or removes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gone {
+    share: f64,
+    /// What better findings claimed of it.
+    before_ns: f64,
 }
 
 /// What one member could claim, in ns.

@@ -3,7 +3,7 @@
 use pyprof_advise::facts::StepWeight;
 use pyprof_advise::judge::{RuleResults, Saving};
 
-use super::fake_table::{Fake, load, rule, s};
+use super::fake_table::{Fake, i, load, rule, s};
 
 fn saving(results: &RuleResults, rule: &str) -> Saving {
     let mut all = results.findings.iter().chain(&results.minor);
@@ -221,4 +221,27 @@ fn certain_idle_time_precedes_kernel_time_of_unknown_effect() {
     assert_eq!(first(None, 2e5), "host/x");
     assert_eq!(first(None, 1.9e5), "layers/x");
     assert_eq!(first(Some(1.0), 2e5), "layers/x");
+}
+
+#[test]
+fn removed_work_takes_its_reachable_time_along() {
+    let claimed = |share: f64, before: &str| {
+        let removes = format!(
+            "when = 'site.m == 7'\nremoves_work = true\nsaving_ns = 'site.time_ns * {share:?}'"
+        );
+        let faster = rule(&format!("when = 'site.m == 7'\n{before}"));
+        let rules = load(&[("layers/gone", &rule(&removes)), ("memory/faster", &faster)]).unwrap();
+        let mut run = Fake::default();
+        run.site(0, "body", 4e5, 1e5, &[("site.m", i(7))]);
+        let results = run.judge(&rules);
+        saving(&results, "layers/gone").claimed_ns
+    };
+    assert_eq!(claimed(1.0, ""), 4e5);
+    // Half of the calls go away, and with them half of what the others cannot be faster than.
+    assert_eq!(claimed(0.5, ""), 2e5);
+    // What a better finding saves of all of them, it saves of those that go away.
+    assert_eq!(
+        claimed(0.5, "saving_ns = '240000.0'\nsaving_low_ns = '240000.0'"),
+        8e4
+    );
 }
