@@ -183,6 +183,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
         exposed,
         inside,
         loads,
+        shared,
     } = times;
     let messages = arguments.messages(&profile);
     let KernelOrigins {
@@ -262,7 +263,11 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             window.inside = launched.and_then(|span| window_range(&profile, &texts, span));
             (
                 launched.and_then(|span| serving_batch::of_window(&profile, span)),
-                sites::group(&inputs, &links),
+                {
+                    let (mut sites, site_of) = sites::group(&inputs, &links);
+                    shared.add_to(&mut sites, &profile, &site_of);
+                    (sites, site_of)
+                },
                 layer_source::of_most_time(&inputs, &links, &layers),
             )
         },

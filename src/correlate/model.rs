@@ -426,9 +426,9 @@ pub struct Site {
     pub calls: u32,
     /// Sum of its kernels' durations, in ns.
     pub time_ns: i64,
-    /// The part of `time_ns` during which nothing else ran on the same device, in ns.
+    /// Time in which its kernels, one or several, ran on a device and nothing else, in ns.
     pub exposed_ns: i64,
-    /// The part of `time_ns` during which only communication ran beside it, in ns; 0 for communication.
+    /// Time in which its kernels ran and nothing else but communication, in ns; 0 for communication.
     pub beside_comm_ns: i64,
     /// In order of time, largest first.
     pub kernels: Vec<SiteKernel>,
@@ -449,7 +449,7 @@ pub struct SiteKernel {
     pub count: u32,
     /// Sum of their durations, in ns.
     pub time_ns: i64,
-    /// The part of `time_ns` during which nothing else ran on the same device, in ns.
+    /// As [`Site::exposed_ns`], for its executions.
     pub exposed_ns: i64,
     /// As [`Site::beside_comm_ns`].
     pub beside_comm_ns: i64,

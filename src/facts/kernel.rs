@@ -216,7 +216,7 @@ pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
         let known = if calls >= ENOUGH_CALLS { ns } else { 0 };
         known as f64 * f64::from(k.kernel.count)
     },
-    /// The part of its time during which nothing else ran on the device
+    /// Time in which it ran, on one stream or several, and nothing else did on the device
     "kernel.exposed_ns": DOUBLE => |k| k.kernel.exposed_ns as f64,
     /// Mean duration of an execution
     "kernel.mean_ns": DOUBLE => |k| k.kernel.time_ns as f64 / f64::from(k.kernel.count.max(1)),

@@ -195,7 +195,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     "site.calls": INT => |s| s.site.calls,
     /// GPU time of its kernels, summed over calls
     "site.time_ns": DOUBLE => |s| s.site.time_ns as f64,
-    /// The part of its time during which nothing else ran on the device
+    /// Time in which it ran, on one stream or several, and nothing else did on the device
     "site.exposed_ns": DOUBLE => |s| s.site.exposed_ns as f64,
     /// GPU time per call
     "site.mean_call_ns": DOUBLE => |s| s.site.time_ns as f64 / f64::from(s.site.calls.max(1)),

@@ -4,8 +4,7 @@
 //! One sweep per device over the starts and ends of everything that ran on it. Every figure is the
 //! length of a union of intervals, so work on several streams or of several processes counts once.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
@@ -16,11 +15,13 @@ use crate::profile::{CallId, DeviceId, ProcessId, Profile, Span};
 
 mod gaps;
 mod overlap;
+mod siblings;
 mod window_end;
 mod work;
 pub(crate) use gaps::{HOST_BUSY_NS, is_profilers_own};
-pub(crate) use work::TimelineInputs;
-use work::{OtherWork, WorkItem, WorkKind, is_pageable};
+pub(crate) use siblings::SharedTime;
+pub(crate) use work::{Exposed, TimelineInputs};
+use work::{OtherWork, WorkEdges, WorkItem, WorkKind, is_pageable};
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::print_stderr)]
 mod real_profile_tests;
@@ -39,15 +40,8 @@ pub(crate) struct DeviceTimes {
     pub inside: Vec<bool>,
     /// Gaps that are not analyzed because code was loaded.
     pub loads: Vec<Gap>,
-}
-
-/// What ran beside a kernel, in ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Exposed {
-    /// Nothing.
-    pub alone_ns: i64,
-    /// Only communication, where the kernel does not communicate itself.
-    pub beside_comm_ns: i64,
+    /// The work that ran beside other work.
+    pub shared: SharedTime,
 }
 
 /// Computes window, timeline and gaps. `is_communication` is asked once per distinct kernel name.
@@ -101,6 +95,7 @@ pub(crate) fn times(
         exposed: vec![Exposed::default(); profile.kernels.len()],
         inside,
         loads: Vec::new(),
+        shared: SharedTime::default(),
     };
     let work = WorkTables {
         profile,
@@ -118,6 +113,7 @@ pub(crate) fn times(
         exclude_host_time(&mut items, inputs.excluded);
         let bounds = begins.steps_on(device);
         swept.extend(sweep(device, &items, bounds, &host, &mut times.exposed));
+        times.shared.keep(items, &times.exposed);
     }
     let idle_devices = take_idle_devices(&mut swept);
     times.leave_out(profile, &idle_devices);
@@ -730,66 +726,6 @@ impl Exposed {
             (_, 1) => self.beside_comm_ns = self.beside_comm_ns.saturating_add(ns),
             _ => {}
         }
-    }
-}
-
-/// The starts and ends of items in time order. Starts come before ends at the same time, so that an
-/// item of no length opens before it closes; among equals the first item is first.
-///
-/// Few items run at a time, so the ends wait in a heap: sorting all of them took several times as
-/// long.
-struct WorkEdges<'a> {
-    items: &'a [WorkItem],
-    /// By start.
-    opening: std::iter::Peekable<std::vec::IntoIter<u32>>,
-    running: BinaryHeap<Reverse<(i64, u32)>>,
-}
-
-/// An item starts or ends.
-#[derive(Debug, Clone, Copy)]
-struct WorkEdge<'a> {
-    time: i64,
-    item: &'a WorkItem,
-    closes: bool,
-}
-
-impl<'a> WorkEdges<'a> {
-    fn of(items: &'a [WorkItem]) -> WorkEdges<'a> {
-        let mut order: Vec<u32> = (0..).zip(items).map(|(at, _)| at).collect();
-        // Each table comes in this order, so there are only a few runs to merge.
-        order.sort_by_key(|at| items.get(*at as usize).map(|i| i.span.start));
-        WorkEdges {
-            items,
-            opening: order.into_iter().peekable(),
-            running: BinaryHeap::new(),
-        }
-    }
-
-    fn item(&self, at: u32) -> Option<&'a WorkItem> {
-        self.items.get(at as usize)
-    }
-}
-
-impl<'a> Iterator for WorkEdges<'a> {
-    type Item = WorkEdge<'a>;
-
-    fn next(&mut self) -> Option<WorkEdge<'a>> {
-        let opening = self.opening.peek().copied();
-        let opening = opening.and_then(|at| Some((at, self.item(at)?)));
-        let closing = self.running.peek().copied();
-        if let Some((at, item)) = opening
-            && closing.is_none_or(|Reverse((end, _))| item.span.start <= end)
-        {
-            self.opening.next();
-            self.running.push(Reverse((item.span.end, at)));
-            let time = item.span.start;
-            let closes = false;
-            return Some(WorkEdge { time, item, closes });
-        }
-        let Reverse((time, at)) = self.running.pop()?;
-        let item = self.item(at)?;
-        let closes = true;
-        Some(WorkEdge { time, item, closes })
     }
 }
 
