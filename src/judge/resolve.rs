@@ -286,10 +286,16 @@ impl Resolver<'_> {
                 if drafts.is_empty() || !overrides(by, rule) {
                     continue;
                 }
+                let supersedes = by.supersedes.iter().any(|glob| glob.matches(&rule.id));
+                if supersedes
+                    && may_save_nothing(their)
+                    && is_certain(&drafts, &self.input.totals())
+                {
+                    continue;
+                }
                 let covered = covered
                     .entry(by_index)
                     .or_insert_with(|| Covered::by(by, their, self.input));
-                let supersedes = by.supersedes.iter().any(|glob| glob.matches(&rule.id));
                 by_chains.add(&covered.by_chains, supersedes);
                 let results = self.results.get_mut(index);
                 let before = saved(&drafts);
@@ -448,6 +454,18 @@ impl Resolver<'_> {
         }
         settled
     }
+}
+
+/// Whether the savings of drafts are known, and 0 at least.
+fn may_save_nothing(drafts: &[FindingDraft]) -> bool {
+    let mut savings = drafts.iter().map(|draft| draft.saving);
+    savings.all(|saving| saving.is_some_and(|saving| saving.low <= 0.0))
+}
+
+/// Whether drafts save enough for a finding at least.
+fn is_certain(drafts: &[FindingDraft], totals: &Totals) -> bool {
+    let low = drafts.iter().filter_map(|draft| Some(draft.saving?.low));
+    low.sum::<f64>() >= FLOOR * totals.window_ns
 }
 
 /// The upper end of what drafts save, in ns of GPU time.

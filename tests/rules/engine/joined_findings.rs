@@ -159,3 +159,25 @@ fn a_chain_suppresses_findings_about_sites_that_it_takes_most_of() {
     assert!(!chains(&[&[(0, 3e4)], &[(0, 3e4)]]));
     assert!(chains(&[&[(1, 1e5)]]));
 }
+
+#[test]
+fn what_may_save_nothing_supersedes_no_certain_saving() {
+    let found = |low: &str, certain: f64| {
+        let by = rule(&format!(
+            "saving_ns = 'site.time_ns'\nsaving_low_ns = '{low}'\nsupersedes = [\"memory/certain\"]"
+        ));
+        let other = rule(&format!(
+            "saving_ns = '{certain:?}'\nsaving_low_ns = '{certain:?}'"
+        ));
+        let rules = load(&[("layers/by", by.as_str()), ("memory/certain", &other)]).unwrap();
+        let mut run = Fake::default();
+        run.site(0, "a", 4e5, 0.0, &[("site.family", s("gemm"))]);
+        let results = run.judge(&rules);
+        let all = results.findings.iter().chain(&results.minor);
+        all.map(|f| f.rule.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("1000.0", 1e5), ["layers/by"]);
+    assert_eq!(found("0.0", 1e5), ["memory/certain", "layers/by"]);
+    // A detail of the step, which takes 2 ms.
+    assert_eq!(found("0.0", 1.9e4), ["layers/by"]);
+}
