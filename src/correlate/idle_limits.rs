@@ -103,18 +103,32 @@ fn graph_runs(profile: &Profile, launches: &[Option<CallId>]) -> Vec<Vec<Span>> 
     devices.into_iter().map(Span::union).collect()
 }
 
+/// A step of at least so many times the usual length holds a pause.
+const LONG: f64 = 2.0;
+/// Share of the time from the first to the last step that steps fill where one follows the other.
+const CLOSE: f64 = 0.9;
+
 /// Counts no more idle time than the same steps have without a recording, which makes the host slower: the rest of
-/// their length, in which the GPU is not busy. None is left where the host is ahead of the GPU. A single long step is
-/// taken to be as much shorter as the others.
-pub(super) fn limit_to_unrecorded(timeline: &mut Timeline, profile: &Profile, steps: &[Step]) {
-    let steps = steps.iter().filter(|step| !step.warmup);
-    let recorded = median(&mut steps.map(|step| step.span.ns()).collect::<Vec<_>>());
+/// their length, in which the GPU is not busy. None is left where the host is ahead of the GPU.
+pub(super) fn limit_to_unrecorded(
+    timeline: &mut Timeline,
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    steps: &[Step],
+) {
+    let mut steps: Vec<Span> = (steps.iter().filter(|step| !step.warmup))
+        .map(|step| step.span)
+        .collect();
+    steps.sort_unstable();
+    let recorded = median(&mut steps.iter().map(|step| step.ns()).collect::<Vec<_>>());
     let (Some(recorded), Some(unrecorded)) = (recorded, profile.unrecorded.step_ns) else {
         return;
     };
-    let shorter = unrecorded as f64 / (recorded as f64).max(1.0);
+    let (recorded, unrecorded) = ((recorded as f64).max(1.0), unrecorded as f64);
+    let all = usual_steps(profile, launches, &steps, recorded).map(|steps| steps * unrecorded);
     for device in &mut timeline.devices {
-        let idle = (device.analysed_ns() as f64 * shorter - device.busy_ns as f64).max(0.0);
+        let window = device.analysed_ns() as f64 * unrecorded / recorded;
+        let idle = (window.min(all.unwrap_or(window)) - device.busy_ns as f64).max(0.0);
         let counted = device.reliable_idle_ns() as f64;
         if counted > idle {
             for gap in &mut device.gaps {
@@ -123,6 +137,38 @@ pub(super) fn limit_to_unrecorded(timeline: &mut Timeline, profile: &Profile, st
             device.idle_is_unrecorded = true;
         }
     }
+}
+
+/// How many usual steps take as long as all of them: by the GPU work that each launches, because the host runs ahead
+/// in some and waits in others. One with a pause counts by its length. `None` where other work is between steps.
+fn usual_steps(
+    profile: &Profile,
+    launches: &[Option<CallId>],
+    steps: &[Span],
+    usual_ns: f64,
+) -> Option<f64> {
+    let filled: i64 = steps.iter().map(|step| step.ns()).sum();
+    let around = steps.iter().copied().reduce(Span::around)?;
+    if (filled as f64) < CLOSE * around.ns() as f64 {
+        return None;
+    }
+    let mut work = vec![0_i64; steps.len()];
+    for (kernel, launched) in profile.kernels.iter().zip(launch_times(profile, launches)) {
+        let step = Span::position(steps, launched).and_then(|step| work.get_mut(step));
+        if let Some(work) = step {
+            *work = work.saturating_add(kernel.span.ns());
+        }
+    }
+    let usual_work = median(&mut work.clone()).filter(|work| *work > 0);
+    let counts = steps.iter().zip(work).map(|(step, work)| {
+        let length = step.ns() as f64 / usual_ns;
+        match usual_work {
+            Some(usual) if length < LONG => work as f64 / usual as f64,
+            None if length < LONG => 1.0,
+            _ => length,
+        }
+    });
+    Some(counts.sum())
 }
 
 /// Share of a device's window below which idle time before the first work is not looked at.
@@ -212,10 +258,12 @@ fn first_works(
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
+    use crate::correlate::testing::ProfileBuilder;
 
     /// A device that works 60 of 100 ns and is idle twice for 20; of the second pause half counts. Returns what counts
-    /// of both when steps of 50 ns take `unrecorded` without a recording, and how long the window is then.
-    fn counted(unrecorded: Option<u64>) -> ([i64; 2], i64) {
+    /// of both when steps of these lengths take `unrecorded` without a recording, and how long the window is then. The
+    /// GPU works equally long for each step.
+    fn counted(lengths: &[i64], unrecorded: Option<u64>) -> ([i64; 2], i64) {
         let gap = |start, reliable_ns| Gap {
             span: Span {
                 start,
@@ -236,21 +284,23 @@ mod tests {
                 ..DeviceTimeline::empty(DeviceId(0), whole)
             }],
         };
-        let step = |number, ns, warmup| Step {
-            number,
-            span: Span { start: 0, end: ns },
-            gpu: None,
-            warmup,
+        let mut b = ProfileBuilder::new();
+        let mut end = 0;
+        let step = |(number, &ns): (u64, &i64)| {
+            b.launch(end);
+            let start = end;
+            end += ns;
+            Step {
+                number,
+                span: Span { start, end },
+                gpu: None,
+                warmup: number == 0,
+            }
         };
-        let mut profile = Profile::new(&crate::read::NSYS_SQLITE, "test");
-        profile.unrecorded.step_ns = unrecorded;
-        let steps = [
-            step(1, 400, true),
-            step(2, 50, false),
-            step(3, 50, false),
-            step(4, 300, false),
-        ];
-        limit_to_unrecorded(&mut timeline, &profile, &steps);
+        let steps: Vec<Step> = (0..).zip(lengths).map(step).collect();
+        let launches: Vec<_> = (0..steps.len()).map(|at| Some(CallId::new(at))).collect();
+        b.profile.unrecorded.step_ns = unrecorded;
+        limit_to_unrecorded(&mut timeline, &b.profile, &launches, &steps);
         let device = &timeline.devices[0];
         (
             [device.gaps[0].reliable_ns, device.gaps[1].reliable_ns],
@@ -260,11 +310,19 @@ mod tests {
 
     #[test]
     fn no_more_idle_time_counts_than_steps_have_without_a_recording() {
+        // The first step is no usual one, and the last one holds a pause.
+        let counted = |unrecorded| counted(&[400, 50, 50, 300], unrecorded);
         assert_eq!(counted(None), ([20, 10], 100));
         assert_eq!(counted(Some(36)), ([8, 4], 72));
         // What is unreliable anyway is a part of it.
         assert_eq!(counted(Some(45)), ([20, 10], 100));
         // The host is ahead of the GPU, as far as the recording does not slow it down.
         assert_eq!(counted(Some(10)), ([0, 0], 60));
+    }
+
+    #[test]
+    fn steps_in_which_the_host_runs_ahead_count_by_their_work() {
+        // 3 steps of 24 ns are 72 ns, although the last ones take 1.5 times and twice as long as the first one.
+        assert_eq!(counted(&[9, 20, 30, 40], Some(24)), ([8, 4], 72));
     }
 }

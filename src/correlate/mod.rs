@@ -247,7 +247,7 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
             // What no recording explains does not make the rest less reliable.
             let calls = (launches.as_slice(), &work_calls);
             idle_limits::limit_starts(&mut timeline, &profile, calls, &steps.steps);
-            idle_limits::limit_to_unrecorded(&mut timeline, &profile, &steps.steps);
+            idle_limits::limit_to_unrecorded(&mut timeline, &profile, &launches, &steps.steps);
             let (host, (of_gpu, activities)) = rayon::join(
                 || HostTime::of(&profile, &timeline, &loads, classes),
                 || {
