@@ -18,7 +18,7 @@ const CALL_NS: i64 = 20_000;
 pub(crate) const UNRECORDED_WORK: f64 = 0.6;
 
 /// The work of the threads that launch kernels. What may be waiting is not part of it, so it is too little rather than
-/// too much.
+/// too much. As long as it is without a recording, where that is known.
 #[derive(Debug, Default)]
 pub(super) struct HostWork {
     /// The analyzed time without the work of the host, summed over devices, in ns; `None` where several processes share
@@ -43,17 +43,28 @@ impl HostWork {
             let work = work_of_process(profile, &work, process);
             Some(slack_ns(device, work, processes.len() == 1) as f64)
         });
+        let slack: Option<f64> = slack.sum();
+        let share = unrecorded_share(run);
         let kernels = profile.kernels.iter().zip(&run.links);
         let of_kernels = kernels.map(|(kernel, link)| {
             let launch = link.launch.filter(|_| kernel.captured.is_none());
             let work = launch.and_then(|call| work.get(call.idx()));
-            work.map_or(0.0, |work| work.ns() as f64)
+            work.map_or(0.0, |work| work.ns() as f64 * share)
         });
         Some(HostWork {
-            slack_ns: slack.sum(),
+            slack_ns: slack.map(|ns| ns * share),
             of_kernels: of_kernels.collect(),
         })
     }
+}
+
+/// The share of the analyzed time that steps take without a recording. The host is taken to work for as large a part
+/// of it.
+fn unrecorded_share(run: &Run) -> f64 {
+    let devices = || run.timeline.devices.iter();
+    let recorded: i64 = devices().map(DeviceTimeline::analysed_ns).sum();
+    let unrecorded: i64 = devices().map(DeviceTimeline::unrecorded_ns).sum();
+    unrecorded as f64 / recorded.max(1) as f64
 }
 
 /// Per call: the work of its thread since its last call, with the call itself if it does not wait.

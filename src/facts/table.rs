@@ -193,8 +193,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| launch_ns = of_sites(run, &launch_ns_of_kernels(run)));
             jobs.spawn(|_| host_work = HostWork::of(run));
         });
-        let slack = host_work.as_ref().and_then(|work| work.slack_ns);
-        totals.host_slack_ns = slack.map(|ns| ns * unrecorded_share(run));
+        totals.host_slack_ns = host_work.as_ref().and_then(|work| work.slack_ns);
         totals.paced_by_workers = gap::waits_for_workers_ns(&gaps) > PACED * totals.window_ns;
         let layers = layers(costed);
         let labels = labels(costed);
@@ -798,15 +797,6 @@ fn totals_of(run: &Run) -> Totals {
         devices_at_once: at_once(devices),
         step_weight: step_weight(run),
     }
-}
-
-/// The share of the analyzed time that steps take without a recording. The host is taken to work for as large a part
-/// of it.
-fn unrecorded_share(run: &Run) -> f64 {
-    let devices = || run.timeline.devices.iter();
-    let recorded: i64 = devices().map(DeviceTimeline::analysed_ns).sum();
-    let unrecorded: i64 = devices().map(DeviceTimeline::unrecorded_ns).sum();
-    unrecorded as f64 / recorded.max(1) as f64
 }
 
 /// Gaps in which the GPU waited for a launch that came late.

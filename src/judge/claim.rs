@@ -505,8 +505,12 @@ impl<'a> Claims<'a> {
                 let work = self.claim_sites(matched, (wanted - launches).max(0.0), gone);
                 let wanted = wanted.min(launches);
                 let left = self.totals.reliable_idle_ns - self.idle + self.claimed_twice();
-                let taken =
-                    self.claim_member(matched.member, matched.affected.idle_ns, wanted, left);
+                // Launches that go away also shorten the idle time before others.
+                let own = match matched.launches {
+                    Some(launches) => launches.high.max(matched.affected.idle_ns),
+                    None => matched.affected.idle_ns,
+                };
+                let taken = self.claim_member(matched.member, own, wanted, left);
                 self.idle += taken;
                 if matched.affected.launch_ns > 0.0 {
                     *(match matched.member {

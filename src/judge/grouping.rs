@@ -171,6 +171,20 @@ fn saves_idle_time(matches: &[Match], totals: &Totals) -> bool {
     launches.high >= FLOOR * totals.window_ns && launches.high > shorter
 }
 
+/// Lets fewer launches save no more than the idle time of late launches.
+fn limit_launches(matches: &mut [Match], totals: &Totals) {
+    let own: f64 = matches.iter().map(|m| m.affected.launch_ns).sum();
+    let all = sum(matches.iter().map(|m| m.launches)).map_or(0.0, |all| all.high);
+    let most = totals.late_launch_ns.max(own);
+    if all <= most {
+        return;
+    }
+    for launches in matches.iter_mut().filter_map(|m| m.launches.as_mut()) {
+        launches.low *= most / all;
+        launches.high *= most / all;
+    }
+}
+
 /// The sum of the savings that are known.
 fn sum(savings: impl Iterator<Item = Option<Range>>) -> Option<Range> {
     savings.flatten().reduce(|sum, saving| Range {
@@ -186,12 +200,17 @@ fn draft(
     mut matches: Vec<Match>,
     totals: &Totals,
 ) -> Option<FindingDraft> {
+    limit_launches(&mut matches, totals);
     let kind = if saves_idle_time(&matches, totals) {
         // Collectives that run beside other work leave nothing where they were: the step becomes shorter by the time
-        // in which they ran as well as by the idle time before them.
+        // in which they ran as well as by the idle time before them. So it may where work goes away altogether.
         let moves = rule.category() == COMMUNICATION;
         for matched in &mut matches {
-            let work = matched.work.filter(|_| moves);
+            let work = matched.work.filter(|_| moves || rule.removes_work);
+            let work = work.map(|work| Range {
+                low: if moves { work.low } else { 0.0 },
+                ..work
+            });
             matched.saving = sum([matched.launches, work].into_iter());
             matched.affected.idle_ns = matched.affected.launch_ns;
         }

@@ -96,8 +96,10 @@ fn kernel_time_counts_in_part_where_only_the_upper_end_brings_launches_in_time()
 
 #[test]
 fn collectives_that_go_away_with_late_launches_save_their_time_as_well() {
-    let saved = |id: &str, launches: f64| {
-        let text = rule("saving_ns = 'site.time_ns * 0.5'\nlaunches_removed = '0.5'");
+    let saved_with = |id: &str, launches: f64, more: &str| {
+        let text = rule(&format!(
+            "saving_ns = 'site.time_ns * 0.5'\nlaunches_removed = '0.5'\n{more}"
+        ));
         let rules = load(&[(id, text.as_str())]).unwrap();
         let mut run = Fake::default();
         run.totals.step_weight = Some(0.2);
@@ -109,10 +111,14 @@ fn collectives_that_go_away_with_late_launches_save_their_time_as_well() {
         let saving = all.next().unwrap().saving.unwrap();
         (saving.kind, saving.claimed_ns, saving.step_ns)
     };
+    let saved = |id: &str, launches: f64| saved_with(id, launches, "");
     use SavingKind::{Gpu, Idle};
     let both = saved("communication/x", 4e5);
     assert_eq!(both, (Idle, 3e5, Some(3e5)));
     assert_eq!(saved("layers/x", 4e5), (Idle, 2e5, Some(2e5)));
+    // So may other work that is no longer done at all.
+    let removed = saved_with("layers/x", 4e5, "removes_work = true");
+    assert_eq!(removed, (Idle, 3e5, Some(3e5)));
     // Launches that are not late leave the time of the collectives.
     assert_eq!(saved("communication/x", 0.0).0, Gpu);
 }
@@ -227,4 +233,38 @@ fn findings_are_measured_by_what_a_large_one_leaves_of_the_step() {
     assert_eq!(after(5.1e6, 1e5).as_deref(), Some("host/waits"));
     assert_eq!(after(4.9e6, 1e5), None);
     assert_eq!(after(5.1e6, 1e4), None);
+}
+
+#[test]
+fn launches_that_go_away_save_what_the_host_works_for_them() {
+    let saved_with = |more: &str, weight: f64, host_ns: f64, late_ns: f64| {
+        let fewer = format!("saving_ns = 'site.time_ns * 0.1'\nlaunches_removed = '0.5'\n{more}");
+        let fewer = rule(&fewer);
+        let rules = load(&[("layers/fewer", fewer.as_str())]).unwrap();
+        let mut run = Fake::default();
+        run.totals.step_weight = Some(weight);
+        run.totals.late_launch_ns = late_ns;
+        run.totals.reliable_idle_ns = 1e6;
+        run.site(0, "a", 1e5, 0.0, &[("site.family", s("gemm"))]);
+        run.members[0].2.launch_ns = 1e5;
+        run.members[0].2.host_ns = host_ns;
+        let results = run.judge(&rules);
+        let mut all = results.findings.iter().chain(&results.minor);
+        let saving = all.next().unwrap().saving.unwrap();
+        (saving.kind, saving.claimed_low_ns, saving.claimed_ns)
+    };
+    let saved = |weight: f64, host_ns: f64, late_ns: f64| saved_with("", weight, host_ns, late_ns);
+    use SavingKind::Idle;
+    // Half of the launches go away, and of what they save half is certain.
+    assert_eq!(saved(0.0, 0.0, 1e6), (Idle, 2.5e4, 5e4));
+    assert_eq!(saved(0.0, 8e5, 1e6), (Idle, 2e5, 4e5));
+    // Late launches follow half of the work.
+    assert_eq!(saved(0.5, 8e5, 1e6), (Idle, 1e5, 2e5));
+    // Not more than the GPU waits for launches.
+    assert_eq!(saved(0.0, 8e5, 3e5), (Idle, 1.5e5, 3e5));
+    // The GPU sets the length of the steps, or the host enters compiled code instead.
+    let of_gaps = (Idle, 2.5e4, 5e4);
+    assert_eq!(saved(0.76, 8e5, 1e6), of_gaps);
+    let compile = "changes = { fusion = \"compile\" }";
+    assert_eq!(saved_with(compile, 0.0, 8e5, 1e6), of_gaps);
 }
