@@ -101,7 +101,8 @@ impl Report {
         self.figures = opening::figures(self);
         self.hidden_notes = opening::hidden_notes(self);
         self.next_notes = opening::next_notes(self);
-        self.time_notes = synchronizations::note(self).into_iter().collect();
+        let notes = [opening::as_recorded(self), synchronizations::note(self)];
+        self.time_notes = notes.into_iter().flatten().collect();
     }
 }
 

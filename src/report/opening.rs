@@ -495,6 +495,18 @@ fn busy(report: &Report) -> String {
     })
 }
 
+/// That the times of the timeline are as recorded, where steps are shorter than that.
+pub(super) fn as_recorded(report: &Report) -> Option<String> {
+    let s = &report.summary;
+    let recorded = s.step_ns?;
+    let unrecorded = unrecorded_step_ns(s).filter(|_| has(report, RECORDING_SLOWS))?;
+    Some(format!(
+        "These times are as recorded, {} per step. Without the recording a step takes {}: the difference is idle time.",
+        ns(recorded),
+        ns(unrecorded)
+    ))
+}
+
 /// What the GPU time refers to: the steps where they fill the window; else the window, which may hold
 /// work of steps from before the capture.
 fn span(report: &Report) -> String {

@@ -434,6 +434,7 @@ fn steps_without_recording_are_named_where_recording_slowed_them() {
     s.costed.run.steps = five_steps(|_| false);
     s.costed.run.profile.unrecorded.step_ns = Some(8_000_000);
     assert_eq!(s.report().figures[1], "5 steps of 10.0 ms");
+    assert_eq!(s.report().time_notes, Vec::<String>::new());
     let mut slowed = finding(SiteId(0), "Recording made the steps longer", "", 0.0);
     slowed.rule = "profile/recording-slows".into();
     s.results.capture.push(slowed);
@@ -441,6 +442,8 @@ fn steps_without_recording_are_named_where_recording_slowed_them() {
         s.report().figures[1],
         "5 steps of 10.0 ms (8.00 ms without recording)"
     );
+    let note = "These times are as recorded, 10.0 ms per step. Without the recording a step takes 8.00 ms: the difference is idle time.";
+    assert!(s.report().time_notes.contains(&note.to_owned()));
 }
 
 #[test]
