@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use self::calibration::Reachable;
 use crate::base::DType;
 
 pub mod calibration;
@@ -13,6 +12,10 @@ pub mod load;
 pub mod names;
 pub mod select;
 pub mod show;
+mod vendor;
+
+use calibration::Reachable;
+pub use vendor::Vendor;
 
 /// A GPU's peaks and limits. Every rate is dense (no 2:4 sparsity).
 #[derive(Debug, Clone, PartialEq)]
@@ -61,15 +64,6 @@ pub struct Gpu {
     pub reachable: Reachable,
     /// Sources of the numbers.
     pub sources: Vec<String>,
-}
-
-/// Manufacturer of a GPU. Advice about CUDA libraries applies to NVIDIA only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Vendor {
-    /// NVIDIA.
-    Nvidia,
-    /// AMD.
-    Amd,
 }
 
 impl How {

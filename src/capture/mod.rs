@@ -5,19 +5,19 @@
 //! state file into one folder. This module prepares that folder, starts the program, reads the states, and
 //! writes the manifest of the folder.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
-
-use serde::Serialize;
 
 pub(crate) mod nsys;
 mod package;
 pub(crate) mod scalene;
+mod settings;
 mod start;
 mod states;
 
 pub(crate) use package::{folder_of as package_folder, treatments, unpack};
+pub(crate) use settings::{Recorder, Settings};
 pub(crate) use start::{Ended, Program};
 pub(crate) use states::{CaptureProgress, CheckValues, States, Timed};
 
@@ -25,47 +25,6 @@ use crate::read::manifest::{FileEntry, Manifest};
 
 /// How often the states of the processes are read.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
-
-/// What to record.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Settings<'a> {
-    /// Where traces and states are written.
-    pub(crate) folder: &'a Path,
-    /// Steps before the first window; `None`: until their length is steady.
-    pub(crate) skip: Option<u32>,
-    /// Steps per window.
-    pub(crate) steps: u32,
-    /// Longest time that a window stays open.
-    pub(crate) max_seconds: u32,
-    /// Whether the detailed window records Python call stacks.
-    pub(crate) stack: bool,
-    /// The windows, in order.
-    pub(crate) windows: &'a [&'a str],
-    /// Who records.
-    pub(crate) recorder: Recorder,
-    /// Whether the program puts ranges around operators, for a recorder that does not.
-    pub(crate) names_operators: bool,
-    /// Files of treatments to apply, in this order.
-    pub(crate) treatments: &'a [PathBuf],
-    /// The seed of the program's random number generators; `None` leaves them alone.
-    pub(crate) seed: Option<u32>,
-    /// A profiler of the host beside the recording.
-    pub(crate) host_profiler: Option<&'a str>,
-    /// Whether the program ends when everything is recorded.
-    pub(crate) ends: bool,
-}
-
-/// Who records the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Recorder {
-    /// torch.profiler, in the program.
-    Torch,
-    /// Nsight Systems, around the program.
-    Nsys,
-    /// A clock, in the program: only the length of steps.
-    Clock,
-}
 
 /// Checks that py-spy is installed, which the program starts beside its recording.
 ///

@@ -8,9 +8,6 @@ use super::start;
 
 /// What Scalene writes, in the folder of the recording.
 pub(crate) const FILE: &str = "scalene.json";
-/// A variable that Scalene sets before it starts itself once more, as a child without the options of the
-/// interpreter, and its default. Where it is set, it does not.
-pub(super) const STARTED: (&str, &str) = ("SCALENE_ALLOCATION_SAMPLING_WINDOW", "1048576");
 /// Options of the interpreter that take an argument.
 const WITH_ARGUMENT: [&str; 3] = ["-W", "-X", "--check-hash-based-pycs"];
 /// The first version that tells the time of samples.

@@ -9,6 +9,11 @@ use std::process::Command;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::settings::Settings;
+
+/// A variable that Scalene sets before it starts itself once more, as a child without the options of the
+/// interpreter, and its default. Where it is set, it does not.
+const SCALENE_STARTED: (&str, &str) = ("SCALENE_ALLOCATION_SAMPLING_WINDOW", "1048576");
 /// The variable that tells the Python package what to record.
 const SETTINGS: &str = "PYPROF_ADVISE_CAPTURE";
 /// Higher than every severity of torch.profiler's library, which otherwise writes to the program's
@@ -37,7 +42,7 @@ impl Program {
     pub(crate) fn start(
         command: &[String],
         package: &Path,
-        settings: &super::Settings<'_>,
+        settings: &Settings<'_>,
     ) -> io::Result<Program> {
         let mut start = prepared(command, package, settings)?;
         match start.spawn() {
@@ -56,7 +61,7 @@ impl Program {
     pub(crate) fn start_quietly(
         command: &[String],
         package: &Path,
-        settings: &super::Settings<'_>,
+        settings: &Settings<'_>,
         variables: &[(String, String)],
         log: File,
     ) -> io::Result<Program> {
@@ -126,11 +131,7 @@ fn is_script_without_interpreter(_error: &io::Error) -> bool {
 }
 
 /// The command line of a program that the package records.
-fn prepared(
-    command: &[String],
-    package: &Path,
-    settings: &super::Settings<'_>,
-) -> io::Result<Command> {
+fn prepared(command: &[String], package: &Path, settings: &Settings<'_>) -> io::Result<Command> {
     let [program, args @ ..] = command else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -140,7 +141,7 @@ fn prepared(
         .env("PYTHONPATH", python_path(package)?)
         .env(SETTINGS, serde_json::to_string(settings)?);
     if settings.host_profiler == Some("scalene") {
-        let (name, value) = super::scalene::STARTED;
+        let (name, value) = SCALENE_STARTED;
         start.env(name, value);
     }
     if std::env::var_os("KINETO_LOG_LEVEL").is_none() {

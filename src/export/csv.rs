@@ -2,7 +2,7 @@
 
 use std::io::{Result, Write};
 
-use super::{COLUMNS, ColumnValue, ExportRow, ExportTable};
+use super::table::{COLUMNS, ColumnValue, ExportRow, ExportTable};
 use crate::base::text::csv_cell as quoted;
 
 /// Separator of the texts of a list.

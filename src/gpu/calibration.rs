@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::Vendor;
 use super::keys::{ALIAS, REACHABLE_KEYS, TEXT, VENDORS};
+use super::vendor::Vendor;
 use crate::base::diag::{Complaints, Source};
 use crate::base::schema::{Key, Shape, keys};
 use crate::base::toml::{self, Table};

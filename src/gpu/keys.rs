@@ -1,11 +1,22 @@
 //! The keys of GPU files, with the accepted ranges of numbers.
 
-use super::Vendor;
-use super::load::RATED;
+use super::vendor::Vendor;
 use crate::base::diag::Complaint;
 use crate::base::schema::{self, Form, Json, Key, Shape, check_value, keys, object, text};
 use crate::base::toml::{At, Item, Table};
 use crate::base::{DType, suggest};
+
+/// Data types with rates, under the names used in files.
+pub(super) const RATED: [DType; 8] = [
+    DType::Fp64,
+    DType::Fp32,
+    DType::Tf32,
+    DType::Fp16,
+    DType::Bf16,
+    DType::Fp8,
+    DType::Int8,
+    DType::Fp4,
+];
 
 /// Every vendor with its word in files and facts.
 pub(crate) const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];

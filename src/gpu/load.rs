@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use rayon::prelude::*;
 
 use super::calibration::{self, Reachable};
-use super::keys::{KEYS, VENDORS, capability};
+use super::keys::{KEYS, RATED, VENDORS, capability};
 use super::{Gpu, Vendor};
 use crate::base::DType;
 use crate::base::diag::{Complaint, Complaints, Source};
@@ -16,18 +16,6 @@ use crate::base::toml::{self, Table};
 
 /// `(file name, text)` of every file in `gpu_specs/`.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/gpu_specs.rs"));
-
-/// Data types with rates, under the names used in files.
-pub(super) const RATED: [DType; 8] = [
-    DType::Fp64,
-    DType::Fp32,
-    DType::Tf32,
-    DType::Fp16,
-    DType::Bf16,
-    DType::Fp8,
-    DType::Int8,
-    DType::Fp4,
-];
 
 /// Multiply-adds per SM and clock above which a rate must be in the wrong unit. The current
 /// maxima: 256 outside Tensor Cores (fp16 on GA100 and GH100), 24,576 on them (fp4 on GB110).

@@ -8,19 +8,11 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::kernel_row::{KernelRow, Share};
 use super::marker::Operator;
-use super::rows::KernelRow;
-use super::{Dir, LaunchContext, Record};
+use super::record::{Dir, LaunchContext, Record};
 use crate::correlate::{Direction, OpArgs, OpName};
 use crate::cost::{Family, OpCost, Role, RoleCost, UnknownCost, dtype_in_memory, ops};
-
-/// A kernel's share of its call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Share {
-    pub flops: Option<u64>,
-    /// `None` if unknown, and for helper kernels, whose traffic is not part of the cost.
-    pub bytes: Option<u64>,
-}
 
 /// Sets the share of every kernel in the cost of its call.
 ///

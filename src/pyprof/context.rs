@@ -3,8 +3,9 @@
 //! Launches with equal keys have equal contexts, so each context is described once.
 
 use super::enclosing_ranges::{PyprofRole, RangesAround, layer_name};
+use super::event;
 use super::numbered_ranges::{NumberedRange, is_backward, sort_like_pyprof};
-use super::{Dir, LaunchContext, event};
+use super::record::{Dir, LaunchContext};
 use crate::correlate::{ArgsId, Direction, LayerId, OpCall, OpNameId, ScopeId};
 use crate::profile::{Profile, RangeKind, StrId};
 

@@ -1,7 +1,8 @@
 //! Formats a record as a line of `parse`: a Python dictionary with PyProf's keys in PyProf's order, or
 //! the equivalent JSON.
 
-use super::{Record, python};
+use super::python;
+use super::record::Record;
 
 /// Formats of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

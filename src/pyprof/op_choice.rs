@@ -8,58 +8,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::kernel_row::{KernelRow, OpChoice};
 use super::marker::Operator;
-use super::rows::KernelRow;
-use super::{Dir, LaunchContext, Record};
-use crate::correlate::{OpArgs, OpName};
+use super::record::{Dir, LaunchContext, Record};
 use crate::profile::RangeText;
-
-/// The operator chosen for a kernel.
-#[derive(Debug, Clone)]
-pub(super) struct OpChoice {
-    /// The operator; `None` if only the context names one.
-    pub operator: Option<Arc<Operator>>,
-    /// Whether it is the operator of the forward kernel, with the arguments of the forward call.
-    pub from_forward: bool,
-    /// The numbers of the range that names it.
-    pub seq: Option<u64>,
-    pub op_id: Option<u64>,
-    /// The context with layer and source lines: for backward kernels, that of the forward kernel.
-    pub context: Arc<LaunchContext>,
-}
-
-impl OpChoice {
-    /// The arguments of the operator; `None` if unknown.
-    pub(super) fn args(&self) -> Option<&OpArgs> {
-        self.operator.as_ref()?.args.as_ref()
-    }
-
-    pub(super) fn op(&self) -> Option<&OpName> {
-        Some(&self.operator.as_ref()?.name)
-    }
-
-    fn is_marked(&self) -> bool {
-        self.operator.as_ref().is_some_and(|op| op.is_marker())
-    }
-
-    /// The choice for a backward kernel with a forward kernel.
-    fn with_forward(self, forward: &OpChoice) -> OpChoice {
-        let has_lines = !self.context.trace.is_empty() || !self.context.layer.is_empty();
-        if self.is_marked() && has_lines {
-            return self;
-        }
-        // The autograd thread has no source lines.
-        let context = Arc::clone(&forward.context);
-        if self.is_marked() || self.args().is_some() {
-            // It has arguments, so those of the forward kernel are not needed.
-            return OpChoice { context, ..self };
-        }
-        OpChoice {
-            from_forward: forward.args().is_some(),
-            ..forward.clone()
-        }
-    }
-}
 
 /// Chooses operators. Each distinct marker and range is parsed once.
 #[derive(Debug, Default)]

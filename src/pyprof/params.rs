@@ -1,8 +1,8 @@
 //! Formats the cell `Params`: shapes and types of an operator's arguments, like PyProf.
 
-use super::Dir;
 use super::marker::{MarkerArg, MarkerValue, short_type};
 use super::python::tuple;
+use super::record::Dir;
 use crate::correlate::OpName;
 use crate::cost::{DecodedName, Family};
 

@@ -12,9 +12,12 @@ use rustc_hash::FxHashMap;
 
 use super::context::ContextKey;
 use super::enclosing_ranges::RangesAround;
+use super::lines::LineFormat;
+use super::names;
 use super::numbered_ranges::NumberedRange;
+use super::numbered_ranges::SeqMarker;
+use super::record::{BATCH, Dir, KernelName, LaunchContext, PIECE, Record};
 use super::sequence::Numbering;
-use super::{BATCH, Dir, KernelName, LaunchContext, LineFormat, PIECE, Record, SeqMarker, names};
 use crate::correlate::{OpCallId, Run, WithoutOperator};
 use crate::profile::{Kernel, SerialNumber, StrId, ThreadId};
 

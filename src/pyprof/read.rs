@@ -8,7 +8,9 @@ use rayon::prelude::*;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
-use super::{BATCH, Dir, KernelName, LaunchContext, Record, SeqMarker, names};
+use super::names;
+use super::numbered_ranges::SeqMarker;
+use super::record::{BATCH, Dir, KernelName, LaunchContext, Record};
 use crate::correlate::literal::{self, Literal};
 
 /// Maximum length of a line. PyProf's own longest, with one marker repeated 702 times, has 90 KB.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Dir, LaunchContext};
+use super::record::{Dir, LaunchContext};
 use crate::profile::ThreadId;
 
 /// The sequence columns of a kernel.

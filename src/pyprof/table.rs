@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use rayon::prelude::*;
 
-use super::rows::KernelRow;
-use super::{BATCH, PIECE};
+use super::kernel_row::KernelRow;
+use super::record::{BATCH, PIECE};
 use crate::base::InvalidArgument;
 use crate::base::suggest::did_you_mean;
 use crate::base::text::{csv_cell, plain};

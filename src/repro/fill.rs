@@ -1,6 +1,6 @@
 //! What the kinds of scripts put into their code.
 
-use super::{Call, MATMULS, torch_name};
+use super::call::{Call, MATMULS, MOST_ELEMENTS, product_of, tensors, torch_name};
 use crate::base::DType;
 use crate::report::{CallArgument, FindingReport};
 
@@ -242,7 +242,7 @@ pub(super) fn concatenation(_: &FindingReport, calls: &[Call]) -> Filled {
     else {
         return Err(NO_PARTS);
     };
-    let tensors: Vec<(&[u64], Option<DType>)> = items.iter().flat_map(super::tensors).collect();
+    let tensors: Vec<(&[u64], Option<DType>)> = items.iter().flat_map(tensors).collect();
     let [(start, dtype), (part, _)] = tensors.as_slice() else {
         return Err("what is concatenated are not two tensors");
     };
@@ -341,7 +341,7 @@ pub(super) fn embedding(_: &FindingReport, calls: &[Call]) -> Filled {
                 _ => None,
             })?,
         };
-        let fits = rows > 0 && rows.checked_mul(width)? <= super::MOST_ELEMENTS;
+        let fits = rows > 0 && rows.checked_mul(width)? <= MOST_ELEMENTS;
         fits.then_some(([rows, width, product_of(indices)?], name_of(*dtype)?))
     });
     match sizes {
@@ -433,12 +433,6 @@ pub(super) fn optimizer(finding: &FindingReport, calls: &[Call]) -> Filled {
         ),
         ("foreach", python_flag(foreach)),
     ])
-}
-
-pub(super) fn product_of(sizes: &[u64]) -> Option<u64> {
-    sizes
-        .iter()
-        .try_fold(1_u64, |product, n| product.checked_mul(*n))
 }
 
 fn name_of(dtype: Option<DType>) -> Option<&'static str> {

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::*;
 use crate::judge::RuleSet;
-use crate::report::{Evidence, FactValue};
+use crate::report::{Evidence, FactValue, OperatorUse};
 
 fn tensor(dtype: &str, shape: &[u64], strides: Option<&[i64]>) -> CallArgument {
     CallArgument::Tensor {

@@ -10,8 +10,9 @@ use std::path::Path;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 
+use super::outcome::{ScrubError, ScrubSummary, cannot_write};
 use super::redactor::{REMOVED, Redactor};
-use super::{ScrubError, ScrubSummary, cannot_write, trace};
+use super::trace;
 use crate::read::{self, Progress};
 
 /// The content of a table that is copied.

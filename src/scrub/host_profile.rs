@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
+use super::outcome::{ScrubError, ScrubSummary, cannot_write};
 use super::redactor::Redactor;
-use super::{ScrubError, ScrubSummary, cannot_write};
 use crate::correlate::PythonFrame;
 use crate::host::{self, Classes, HostProfile};
 

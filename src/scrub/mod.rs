@@ -8,49 +8,23 @@
 use std::path::Path;
 
 use crate::profile::Container;
-use crate::read::{self, ChangeGuard, Progress, ReadError};
+use crate::read::{self, ChangeGuard, Progress};
 
 mod credentials;
 mod database;
 mod forms;
 mod host_profile;
+mod outcome;
 mod redactor;
 mod rescan;
 mod source;
 mod trace;
 
+use outcome::cannot_write;
+pub use outcome::{ScrubError, ScrubSummary};
 pub use redactor::RedactionKind;
 pub use rescan::Rescan;
 pub use source::SourceCleaner;
-
-/// The reason why no copy was made.
-#[derive(Debug, thiserror::Error)]
-pub enum ScrubError {
-    /// The profile could not be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The copy could not be written.
-    #[error("{file}: {problem}")]
-    Write {
-        /// The copy.
-        file: String,
-        /// The problem.
-        problem: String,
-    },
-}
-
-/// Counts of removed content, and the result of searching the copy.
-#[derive(Debug, Clone, Default)]
-pub struct ScrubSummary {
-    /// Number of rows and members that were omitted: variables, settings, unreferenced strings.
-    pub left_out: u64,
-    /// Number of tables that were omitted because there are more than any profile has.
-    pub tables_left_out: u64,
-    /// Number of texts that were shortened or emptied.
-    pub changed: u64,
-    /// The result of searching the finished copy.
-    pub rescan: Rescan,
-}
 
 /// What is searched for by its form, and what is not.
 #[derive(Debug, Clone)]
@@ -109,13 +83,6 @@ pub fn scrub(
     let rescan = rescan::rescan(to, &redactor, is_json);
     summary.rescan = rescan.map_err(|e| cannot_write(to, &e))?;
     Ok(summary)
-}
-
-fn cannot_write(file: &Path, error: &dyn std::fmt::Display) -> ScrubError {
-    ScrubError::Write {
-        file: file.display().to_string(),
-        problem: format!("cannot be written: {error}"),
-    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::credentials::{NameMeaning, NameMeanings};
+use super::outcome::{ScrubError, ScrubSummary, cannot_write};
 use super::redactor::{JSON_WORDS, REMOVED, Redactor};
-use super::{ScrubError, ScrubSummary, cannot_write};
 use crate::base::units;
 use crate::read::{self, LONGEST_VALUE, More, Progress, ReadError, TextWindow};
 
