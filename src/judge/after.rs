@@ -1,8 +1,8 @@
 //! What findings save once another one is done, which may make the GPU limit the steps, and their order.
 
+use super::finding::{Confidence, Finding, SavingKind};
+use super::floors::{FLOOR, UNCERTAIN_FLOOR, counted, is_above_floor, matters};
 use super::order::{Place, Standing};
-use super::resolve::{FLOOR, UNCERTAIN_FLOOR, counted, is_above_floor, matters};
-use super::{Confidence, Finding, SavingKind};
 use crate::facts::{Totals, busy_weight};
 
 /// The share of the GPU's work that a finding must save at least to be worthwhile once launches are no longer late.
@@ -72,8 +72,8 @@ pub(super) fn count_gpu_time(findings: &mut [Finding], first: usize, weight: f64
     }
 }
 
-/// Marks findings with `after` that are small only beside idle time that another finding removes for certain, most of
-/// the window.
+/// Marks findings with `after` that are large enough only once another finding has removed most of the window: idle
+/// time that it saves for certain.
 pub(super) fn measure_by_the_rest(findings: &mut [Finding], totals: &Totals) {
     let saves_most = |finding: &&Finding| {
         let saving = finding.saving.filter(|s| s.kind == SavingKind::Idle);

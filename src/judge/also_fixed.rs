@@ -1,8 +1,8 @@
 //! Findings that the fix of a better one repairs as well become a part of it: one change is one row.
 
 use super::evaluate::Range;
-use super::resolve::{FLOOR, UNCERTAIN_FLOOR};
-use super::{Finding, Saving, SavingKind};
+use super::finding::{Finding, Saving, SavingKind};
+use super::floors::{FLOOR, UNCERTAIN_FLOOR};
 use crate::base::text;
 use crate::base::units;
 use crate::facts::Totals;

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput};
+use super::finding::{Confidence, Saving, SavingKind};
 use super::grouping::FindingDraft;
 use super::order::MinSaving;
 use super::rule::Rule;
-use super::{Confidence, Saving, SavingKind};
 use crate::correlate::SiteId;
 use crate::facts::{AffectedSite, Member, MemberKind, StepWeight, Totals, UNRECORDED_WORK};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::SavingKind;
 use super::expr::{EvalContext, Expr, Undecided};
+use super::finding::SavingKind;
 use super::rule::Rule;
 use super::rule_set::is_profile;
 use crate::facts::{
@@ -24,7 +24,7 @@ pub trait RuleInput: Sync {
     fn lookup(&self, member: Member) -> Box<dyn Lookup + '_>;
     /// The time and the sites that one member covers.
     fn affected(&self, member: Member) -> AffectedTime;
-    /// Like [`affected`](Self::affected), but the place may be missing.
+    /// As [`affected`](Self::affected), but an input may leave the place empty, because formatting it takes time.
     fn affected_without_place(&self, member: Member) -> AffectedTime {
         self.affected(member)
     }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use super::evaluate::{Match, Range, RuleInput, RuleMatches, number};
 use super::expr::{EvalContext, Expr, Found, Undecided};
-use super::resolve::FLOOR;
+use super::finding::{SavingKind, Severity};
+use super::floors::FLOOR;
 use super::rule::{COMMUNICATION, GroupBy, Rule};
-use super::{SavingKind, Severity};
 use crate::correlate::SiteId;
 use crate::facts::{AffectedTime, Answer, Member, MemberKind, SitePart, Totals, Value};
 

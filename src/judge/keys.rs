@@ -1,10 +1,10 @@
 //! The keys of rule files: what the loader takes, the documents explain and editors complete.
 
 use super::edit::MAX_EDITS;
+use super::finding::{Confidence, Severity};
 use super::load::check_id;
 use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
 use super::rule::{CATEGORIES, GroupBy};
-use super::{Confidence, Severity};
 use super::{expr, template};
 use crate::base::cel::{self, Scalar, Type};
 use crate::base::schema::{self, Form, Json, Key, Shape, keys, object, text};

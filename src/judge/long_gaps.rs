@@ -1,7 +1,7 @@
 //! Names the longest gaps of a finding, where they lie in different places.
 
+use super::floors::FLOOR;
 use super::grouping::FindingDraft;
-use super::resolve::FLOOR;
 use crate::base::{text, units};
 use crate::facts::{LongGap, Totals};
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Confidence, SavingKind};
+use super::finding::{Confidence, SavingKind};
 use crate::facts::Totals;
 
 /// The part of idle time, or of work without an estimate, that counts when findings are ranked and the lower end

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::edit::{Edit, RuleEdit};
 use super::expr::{EvalContext, Expr, Let, Undecided, Uses};
+use super::finding::{Confidence, SavingKind, Severity};
 use super::template::Template;
-use super::{Confidence, SavingKind, Severity};
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
 use crate::base::text::word;

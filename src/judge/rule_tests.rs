@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Severity;
 use super::evaluate::{self, Faults, Range};
 use super::expr::{EvalContext, Expr, Found, Undecided};
+use super::finding::Severity;
 use super::rule::{Case, Expect, Rule};
 use super::template::Template;
 use crate::facts::{Answer, Fact, Lookup, Value};

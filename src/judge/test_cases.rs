@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Severity;
 use super::check::{self, KnownNames};
 use super::expr::{FOUND, Scalar, Type};
+use super::finding::Severity;
 use super::read::RuleReader;
 use super::rule::{Case, Expect, Param};
 use crate::base::cel;

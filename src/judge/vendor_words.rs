@@ -34,7 +34,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// The beginning of an address of NVIDIA's documentation, and AMD's page about the same. Other pages of
-/// NVIDIA say nothing about an AMD GPU.
+/// NVIDIA do not apply to AMD GPUs.
 const PAGES: &[(&str, &str)] = &[
     (
         "https://docs.nvidia.com/nsight-compute/",

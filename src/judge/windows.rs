@@ -1,8 +1,8 @@
 //! Two recordings of the same steps as one input of rules: idle time from the one that slowed the host least,
 //! operators from the detailed one.
 
-use super::RuleInput;
-use super::SavingKind;
+use super::evaluate::RuleInput;
+use super::finding::SavingKind;
 use super::rule::Rule;
 use super::rule_set::is_profile;
 use crate::facts::{
