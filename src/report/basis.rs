@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::build::steps_in_window;
-use super::{FindingReport, Report, Summary};
+use super::finding_report::FindingReport;
+use super::model::{Report, Summary};
 use crate::base::units::{counted, ns};
+use crate::facts;
 use crate::judge::SavingKind;
 
 /// The unit that every printed time refers to. JSON has totals of the window instead.
@@ -167,4 +168,14 @@ pub(super) fn amount(finding: &FindingReport, basis: &Basis) -> Option<Amount> {
         whole: Whole::Busy,
         whole_ns: basis.busy_ns,
     })
+}
+
+/// How many steps the work of the window amounts to, at least 1.
+pub(crate) fn steps_in_window(summary: &Summary) -> f64 {
+    facts::steps_in_window(
+        summary.work_steps,
+        summary.steps,
+        summary.step_ns,
+        summary.window_ns as f64,
+    )
 }

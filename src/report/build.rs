@@ -3,21 +3,25 @@
 
 use indexmap::IndexMap;
 
-use super::{
-    CallUnit, Ceiling, CostUnknown, FindingPlace, FindingReport, GpuUsed, LongestCopy, Method,
-    Options, Report, SCHEMA_VERSION, SavingReport, Serving, SkippedRules, StepsFrom, Summary,
-    Synchronizations, TotalSaving, Unattributed, UserCosted, evidence, host, launching, layers,
-    narrative, sites, timeline, work_units,
+use super::basis::steps_in_window;
+use super::figures::{SEARCH, cost_known, finite, kernel_count, label, share, sum, title};
+use super::finding_report::{CallUnit, FindingPlace, FindingReport, SavingReport, total_saving};
+use super::model::{
+    Ceiling, CostUnknown, GpuUsed, Method, Options, Report, SCHEMA_VERSION, SkippedRules,
+    StepsFrom, Summary, Unattributed, UserCosted,
 };
+use super::rows::{LongestCopy, Synchronizations};
+use super::serving::Serving;
+use super::{evidence, host, launching, layers, narrative, sites, timeline, work_units};
 use rustc_hash::FxHashSet;
 
 use crate::base::DType;
 use crate::base::text;
 use crate::base::units::bytes;
-use crate::correlate::{DeviceTimeline, Site, WithoutOperator};
-use crate::cost::{Bound, Costed, Family, SiteCost, UnknownCost};
+use crate::correlate::{DeviceTimeline, WithoutOperator};
+use crate::cost::{Costed, SiteCost, UnknownCost};
 use crate::facts::{
-    self, FactTable, Member, MemoryUse, exposed_comm_per_step, how_to_record,
+    FactTable, Member, MemoryUse, exposed_comm_per_step, how_to_record,
     how_to_record_without_pytorch, is_recordable, longest_copy, product_of, shows_pytorch,
 };
 use crate::gpu::{Choice, Gpu, How, Vendor};
@@ -25,20 +29,12 @@ use crate::judge::evidence::cited;
 use crate::judge::{Fault, Finding, RuleResults, Saving, SavingKind};
 use crate::read::TRACE_CUT;
 
-/// Longest name of a place, operator or file, in characters; longer names lose their middle. A single
-/// marker of a real profile can be thousands of characters long.
-const MAX_LABEL: usize = 96;
 /// Longest sentence taken from a profile or a reader, in characters.
 const MAX_SENTENCE: usize = 400;
 /// Most GPU names in the opening.
 const MAX_GPU_NAMES: usize = 3;
 /// Most places listed per finding.
 const MAX_PLACES: usize = 100;
-/// Largest ratio of ideal to measured time of work that is compared with it: clocks and bandwidths are a
-/// little higher than in specifications.
-const FASTEST: f64 = 1.15;
-/// Why the cost of an algorithm search is not known.
-pub(super) const SEARCH: &str = "candidates of an algorithm search, which steady steps do not run";
 /// Most operators listed per reason for an unknown cost.
 pub(crate) const MAX_UNKNOWN_NAMES: usize = 5;
 
@@ -150,83 +146,14 @@ impl Report {
     }
 }
 
-/// The file name without its folder, for the heading.
-pub(super) fn title(path: &str) -> String {
-    let name = std::path::Path::new(path)
-        .file_name()
-        .and_then(|n| n.to_str());
-    label(name.unwrap_or(path))
-}
-
-/// Text of a profile as a label: without home folders, and shortened.
-pub(super) fn label(text: &str) -> String {
-    text::clip(&text::without_home(text), MAX_LABEL)
-}
-
 /// Text of a profile as a sentence: without home folders, and shortened.
 fn sentence(text: &str) -> String {
     text::clip(&text::without_home(text), MAX_SENTENCE)
 }
 
-/// The value, or 0 where it is not finite: JSON has no other numbers.
-pub(super) fn finite(value: f64) -> f64 {
-    if value.is_finite() { value } else { 0.0 }
-}
-
-/// `part / whole`; 0 when `whole` is 0.
-pub(crate) fn share(part: f64, whole: f64) -> f64 {
-    finite(part / whole)
-}
-
-/// A time as a share of GPU busy time. Kernels that overlap can be longer than it together.
-pub(crate) fn share_of_busy(time_ns: i64, busy_ns: i64) -> f64 {
-    share(time_ns as f64, busy_ns as f64).min(1.0)
-}
-
 /// `part / whole`; `None` when `whole` is 0.
 fn share_of(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-pub(super) fn sum(values: impl Iterator<Item = i64>) -> i64 {
-    values.fold(0, i64::saturating_add)
-}
-
-/// Measured time of the sites that can be compared, and the time that they are compared with. Left out is
-/// also work that is faster than its ideal: its operands were in a cache, or its recorded shapes are not
-/// its own.
-pub(super) fn cost_known<'a>(
-    sites: impl Iterator<Item = (&'a Site, &'a SiteCost)>,
-) -> (f64, Option<f64>) {
-    sites
-        .filter_map(|(site, cost)| Some((site.time_ns as f64, compared_ns(site, cost)?)))
-        .filter(|(time, ideal)| *ideal > 0.0 && *ideal <= FASTEST * time)
-        .fold((0.0, None), |(time, total), (t, ideal)| {
-            (time + t, Some(total.unwrap_or(0.0) + ideal))
-        })
-}
-
-/// The time that the work of a site is compared with: its best ideal time, or that of the shortest kernels
-/// where that is longer and the work takes many times as long. `None` for autotuning, which is not work of
-/// the model, for communication, which waits for links and other ranks, and for other latency-bound work.
-pub(super) fn compared_ns(site: &Site, cost: &SiteCost) -> Option<f64> {
-    if cost.autotuning || cost.family == Family::Communication {
-        return None;
-    }
-    if cost.bound != Some(Bound::Latency) {
-        return cost.best_ideal_ns;
-    }
-    beyond_latency(cost.family.name(), site.time_ns, cost.reachable_ns)
-}
-
-/// The time of the shortest kernels, where latency-bound work takes so many times as long that latency does not
-/// explain it. `None` for recurrent operators: each of their steps has several kernels, of a number that depends on
-/// the library.
-pub(super) fn beyond_latency(family: &str, time_ns: i64, shortest_ns: Option<f64>) -> Option<f64> {
-    /// From this factor on; a guess.
-    const LONG: f64 = 10.0;
-    let shortest = shortest_ns.filter(|_| family != Family::Rnn.name());
-    shortest.filter(|shortest| time_ns as f64 >= LONG * shortest)
 }
 
 fn summary(facts: &FactTable<'_>) -> Summary {
@@ -289,11 +216,6 @@ fn summary(facts: &FactTable<'_>) -> Summary {
         window_range: run.window.inside.as_deref().map(label),
         serving: run.batch.as_ref().and_then(Serving::of),
     }
-}
-
-/// Number of executions of all kernels of a site.
-pub(super) fn kernel_count(site: &Site) -> u64 {
-    site.kernels.iter().map(|k| u64::from(k.count)).sum()
 }
 
 /// Names of the devices in the profile, else the GPU in use.
@@ -429,31 +351,6 @@ fn saving(summary: &Summary, s: &Saving) -> Option<SavingReport> {
         step_low_ns: per_step(s.step_low_ns),
         step_high_ns: per_step(s.step_ns),
     })
-}
-
-/// How many steps the work of the window amounts to, at least 1.
-pub(crate) fn steps_in_window(summary: &Summary) -> f64 {
-    facts::steps_in_window(
-        summary.work_steps,
-        summary.steps,
-        summary.step_ns,
-        summary.window_ns as f64,
-    )
-}
-
-/// Sum of the counted savings of some findings.
-pub(crate) fn total_saving(findings: &[FindingReport]) -> TotalSaving {
-    let mut total = TotalSaving::default();
-    for s in findings.iter().filter_map(|f| f.saving.as_ref()) {
-        let (low, high) = match s.kind {
-            SavingKind::Gpu => (&mut total.gpu_low_ns, &mut total.gpu_high_ns),
-            SavingKind::Copy => (&mut total.copy_low_ns, &mut total.copy_high_ns),
-            SavingKind::Idle => (&mut total.idle_low_ns, &mut total.idle_high_ns),
-        };
-        *low += s.counted_low_ns;
-        *high += s.counted_high_ns;
-    }
-    total
 }
 
 /// One row per thing to record: a profile without shapes lacks a dozen facts.

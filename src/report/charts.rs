@@ -4,7 +4,8 @@
 use serde::Serialize;
 
 use super::basis::Basis;
-use super::{Report, layers, narrative};
+use super::model::Report;
+use super::{layers, narrative};
 use crate::base::text;
 use crate::base::units::significant;
 

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::basis::Basis;
-use super::{CollectiveCall, CollectiveTimes, Report};
+use super::job::{CollectiveCall, CollectiveTimes};
+use super::model::Report;
+use super::rows::{CollectiveRow, RowKey};
 use crate::base::units::{bytes, count, ns, per_step_count, percent, rate};
 use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
@@ -18,39 +20,6 @@ use crate::profile::{KernelId, Span, StrId};
 /// Most collectives kept per rank, which is some steps of a large model. This bounds the size of the
 /// report.
 const MAX_CALLS: usize = 4096;
-
-/// Collectives of one kind among as many ranks, with messages of about one size: within a factor of four.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CollectiveRow {
-    /// Kind of collective: `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, ...
-    pub kind: String,
-    /// Number of ranks that take part, if the profile has it.
-    pub group_size: Option<u64>,
-    /// Bytes of the smallest message; `null` if the profile does not have the size.
-    pub least_bytes: Option<u64>,
-    /// Bytes of the largest message.
-    pub most_bytes: Option<u64>,
-    /// Number of calls, summed over the ranks of the report.
-    pub calls: u64,
-    /// Their time, summed.
-    pub time_ns: i64,
-    /// The part of it during which nothing else ran on the GPU.
-    pub exposed_ns: i64,
-    /// Time of the transfers without waiting for other ranks, summed: in a report of several ranks that of the
-    /// fastest rank in each collective, otherwise that of the fastest of at least five equal calls. `null` where
-    /// neither is known.
-    pub transfer_ns: Option<f64>,
-    /// Bytes of the messages, summed over the calls; over `transfer_ns` this is the algorithm bandwidth of
-    /// nccl-tests (doc/PERFORMANCE.md).
-    pub bytes: Option<u64>,
-    /// What each rank must send, summed over the calls; over `transfer_ns` this is the bus bandwidth.
-    /// `null` for a group of unknown size.
-    pub wire_bytes: Option<u64>,
-}
-
-/// Kind, group and size class: what [`CollectiveRow`] adds up.
-pub(crate) type RowKey = (String, Option<u64>, Option<u32>);
 
 /// Messages of one class differ by less than a factor of four.
 fn size_class(bytes: u64) -> u32 {

@@ -1,10 +1,10 @@
 //! The evidence of a finding: facts of its condition, operators, kernels and source lines.
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
 
-use super::build::label;
-use super::{Evidence, FactValue, KernelUse, OperatorUse};
+use super::figures::label;
+use super::finding_report::CallArgument;
+use super::finding_report::{Evidence, FactValue, KernelUse, OperatorUse};
 use std::sync::Arc;
 
 use crate::base::{DType, text, units};
@@ -176,44 +176,6 @@ pub(super) fn arguments(run: &Run, site: &Site) -> String {
 const MAX_CALL: usize = 64;
 /// Deepest list of lists that is kept.
 const MAX_DEPTH: usize = 2;
-
-/// An argument of an operator, without text of the profile.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum CallArgument {
-    /// A tensor.
-    Tensor {
-        /// Sizes of the dimensions, in elements.
-        shape: Vec<u64>,
-        /// Type of an element: `bf16`; `null` where it is not recorded.
-        dtype: Option<String>,
-        /// Distance between neighbors along each dimension, in elements; `null` where it is not recorded.
-        strides: Option<Vec<i64>>,
-    },
-    /// An integer.
-    Whole {
-        /// Its value.
-        value: i64,
-    },
-    /// A floating-point number.
-    Number {
-        /// Its value.
-        value: f64,
-    },
-    /// A boolean.
-    Flag {
-        /// Its value.
-        value: bool,
-    },
-    /// A list.
-    List {
-        /// Its items.
-        items: Vec<CallArgument>,
-    },
-    /// `None`, or an argument that was not given.
-    Missing,
-}
 
 /// The arguments of a site as values; none where one is text or named, or there are too many.
 fn call(run: &Run, site: &Site) -> Vec<CallArgument> {

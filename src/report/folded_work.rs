@@ -4,8 +4,9 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::build::beyond_latency;
-use super::{Report, SiteRow};
+use super::figures::beyond_latency;
+use super::model::Report;
+use super::rows::SiteRow;
 use crate::cost::Bound;
 
 /// The same work in all layers of a pattern.

@@ -5,8 +5,10 @@
 //! accepts such a line anywhere in the output of a step, so no other text may look like one.
 
 use super::basis::Basis;
+use super::finding_report::FindingReport;
+use super::model::Report;
 use super::source_lines::SourceLine;
-use super::{FindingReport, Report, markdown_text, narrative};
+use super::{markdown_text, narrative};
 use crate::base::text;
 use crate::base::units::counted;
 use crate::judge::Severity;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::build::{label, share};
+use super::figures::{label, share};
 use super::text_table::{Align, Column};
 use crate::base::text::{capitalized, plain};
 use crate::base::units::{bytes, counted, ns, percent};

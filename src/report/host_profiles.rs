@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::build::label;
+use super::figures::label;
 use crate::base::units::{bytes, counted};
 use crate::correlate::{Alignment, Run, name_of};
 use crate::host::{Classes, HostLine, HostProfile, MemorySample};

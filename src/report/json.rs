@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Report, SCHEMA_VERSION};
+use super::model::{Report, SCHEMA_VERSION};
 
 /// The JSON Schema (draft 2020-12) of the text that [`json`] returns, generated from the types.
 pub const SCHEMA: &str = include_str!("../../docs/schema/report.json");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::build::label;
+use super::figures::label;
 use crate::base::statistics::median;
 use crate::correlate::Run;
 use crate::profile::{ApiCall, ApiClass, Span, StrId, ThreadId};

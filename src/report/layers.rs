@@ -3,9 +3,10 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::build::{compared_ns, cost_known, label, share, share_of_busy, sum};
+use super::figures::{compared_ns, cost_known, label, share, share_of_busy, sum};
+use super::model::Report;
 use super::narrative;
-use super::{AlreadyFast, LayerRow, Omitted, Report};
+use super::rows::{AlreadyFast, LayerRow, Omitted};
 use crate::base::units::percent;
 use crate::correlate::{Direction, LayerSource, OpName, PatternId, Run, Site};
 use crate::cost::{Bound, Costed, Family, SiteCost};

@@ -10,8 +10,11 @@ use serde::Serialize;
 
 use super::basis::Basis;
 use super::charts::Charts;
-use super::template::{BuiltIn, TemplateError, page_values};
-use super::{Report, folded_work};
+use super::folded_work;
+use super::model::Report;
+use super::template::BuiltIn;
+use super::template::page_values;
+use super::user_template::TemplateError;
 use crate::base::text;
 
 const TEMPLATE: &str = include_str!("markdown.md.jinja");

@@ -1,7 +1,8 @@
 //! Sentences of a report that depend on its data. They are plain text: each format escapes them.
 
 use super::basis::{Basis, Whole, amount};
-use super::{FindingReport, Report, Summary};
+use super::finding_report::FindingReport;
+use super::model::{Report, Summary};
 use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::list_some;
 use crate::base::units::{counted, ns_range, percent, percent_range};

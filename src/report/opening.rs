@@ -2,15 +2,14 @@
 //! words, whatever the profile. Below it stand the figures.
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
 
 use super::basis::{Amount, Basis, Whole, amount, unrecorded_step_ns};
+use super::finding_report::{FindingList, FindingReport, GoneFinding, HiddenReason};
+use super::model::{Report, StepsFrom, Summary};
 use super::narrative::{
     NO_WORK, RECORDING_SLOWS, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
 };
-use super::{
-    FindingList, FindingReport, GoneFinding, HiddenReason, Report, StepRow, StepsFrom, Summary,
-};
+use super::rows::StepRow;
 use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::{self, list, list_some};
 use crate::base::units::{bytes, counted, ns, ns_range, percent, percent_range, rate, times};
@@ -296,18 +295,6 @@ fn graphs(s: &Summary) -> Option<String> {
             percent(s.graph_ns as f64 / s.busy_ns as f64)
         )
     })
-}
-
-/// One copy between host and GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct LongestCopy {
-    /// Its direction and the kind of memory on the host's side.
-    pub what: String,
-    /// Bytes copied.
-    pub bytes: u64,
-    /// How long it took.
-    pub ns: i64,
 }
 
 fn copies(report: &Report) -> Option<String> {
@@ -605,7 +592,7 @@ fn evidence(from: &StepsFrom, s: &Summary) -> String {
 
 /// A report without findings: "no problem found" and "not enough data" are different sentences.
 fn nothing_found(report: &Report) -> Vec<String> {
-    /// Share of kernel time below which the work with a known cost says nothing about the rest.
+    /// Share of kernel time below which the work with a known cost is not representative of the rest.
     const LITTLE: f64 = 0.1;
     /// Share of the window from which waiting is named although no rule explains it.
     const IDLE: f64 = 0.1;

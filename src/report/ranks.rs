@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 
-use super::build::{label, share, sum, title};
 use super::collectives::{self, Senders, Sent};
-use super::{Rank, RankStep, RankTimes, Summary};
+use super::figures::{label, share, sum, title};
+use super::job::{Rank, RankStep, RankTimes};
+use super::model::Summary;
 use crate::base::statistics::mean_and_deviation;
 use crate::correlate::{DeviceTimeline, Run};
 use crate::cost::Costed;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::build::share;
 use super::evidence::kernel_name;
+use super::figures::share;
 use super::text_table::{Align, Column};
 use crate::base::text::plain;
 use crate::base::units::{count, counted, ns, percent};

@@ -8,12 +8,13 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::basis::Basis;
+use super::finding_report::{
+    FindingList, FindingReport, HiddenFinding, HiddenReason, NEW, SuppressionReport,
+};
+use super::model::Report;
 use super::source_lines::{self, SourceLine};
 use super::template::is_web;
-use super::{
-    FindingList, FindingReport, HiddenFinding, HiddenReason, NEW, Report, SuppressionReport,
-    markdown_text, narrative,
-};
+use super::{markdown_text, narrative};
 use crate::base::text;
 
 const SCHEMA: &str =

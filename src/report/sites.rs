@@ -1,85 +1,14 @@
 //! The table of sites: one row per layer, operator, direction and shapes.
 
-use serde::{Deserialize, Serialize};
-
-use super::build::{SEARCH, compared_ns, kernel_count, label, share_of_busy, sum};
 use super::clusters::{self, KernelCluster};
 use super::evidence::{arguments, kernel_name};
+use super::figures::{SEARCH, compared_ns, kernel_count, label, share_of_busy, sum};
+use super::model::Options;
 use super::narrative;
-use super::{Omitted, Options};
+use super::rows::Omitted;
+use super::rows::SiteRow;
 use crate::correlate::Site;
 use crate::cost::{Bound, Costed, DecodedName, Family, SiteCost, TensorCore};
-
-/// All calls of one operator in one layer with the same direction and shapes; or all executions of one
-/// kernel without an operator. Times, FLOPs and bytes are sums over the calls.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct SiteRow {
-    /// The layer: `blocks.7.mlp`.
-    pub layer: Option<String>,
-    /// The layer pattern: `blocks.*.mlp`.
-    pub pattern: Option<String>,
-    /// Name of the operator; `null` when it is not known.
-    pub operator: Option<String>,
-    /// Why there is no operator: `no_launch`, `graph_replay`, `no_range`, `no_operator`.
-    pub missing: Option<String>,
-    /// `fprop`, `bprop`, `update` or `unknown`.
-    pub direction: String,
-    /// Whether it is forward work that is recomputed in the backward pass.
-    pub recomputed: bool,
-    /// `bf16[4096, 1600], bf16[1600, 50257]`; empty when the profile has no shapes.
-    pub arguments: String,
-    /// Whether the arguments are those of the matching forward call.
-    pub arguments_from_forward: bool,
-    /// Number of calls.
-    pub calls: u64,
-    /// GPU time.
-    pub time_ns: i64,
-    /// The part of `time_ns` during which nothing else ran on the device.
-    pub exposed_ns: i64,
-    /// `time_ns` as a share of GPU busy time, at most 1.
-    pub share: f64,
-    /// Kind of operator: `gemm`, `conv`, `pointwise`.
-    pub family: String,
-    /// Floating point operations; `null` when not known.
-    pub flops: Option<f64>,
-    /// Bytes read from and written to DRAM; `null` when not known.
-    pub bytes: Option<f64>,
-    /// Arithmetic intensity, `flops / bytes`.
-    pub intensity: Option<f64>,
-    /// Ideal time in the unit and precision that the work ran in.
-    pub ideal_ns: Option<f64>,
-    /// Ideal time on the best unit and precision available to it.
-    pub best_ideal_ns: Option<f64>,
-    /// Time that well-tuned kernels reach on that unit.
-    pub reachable_ns: Option<f64>,
-    /// `time_ns / best_ideal_ns`, or for latency-bound work that takes many times as long as the shortest
-    /// kernels, `time_ns / reachable_ns`; `null` where it is not meaningful.
-    pub slowdown: Option<f64>,
-    /// Whether `slowdown` is the least that it can be: some of the work may be less than counted.
-    #[serde(default)]
-    pub slowdown_at_least: bool,
-    /// What limits it: `math`, `memory` or `latency`.
-    pub bound: Option<String>,
-    /// Data type of the math.
-    pub dtype: Option<String>,
-    /// Whether the math ran on Tensor Cores; `null` when the kernel's name does not say.
-    pub tensor_core: Option<bool>,
-    /// The kernel with the longest time.
-    pub kernel: Option<String>,
-    /// Number of kernel executions.
-    pub kernels: u64,
-    /// Why the cost is not known; `null` when it is.
-    pub cost_unknown: Option<String>,
-    /// The source line: `model/net.py:42`.
-    pub source_line: Option<String>,
-    /// Its kernels by launch configuration and duration, longest time first; only the first one where the
-    /// arguments are known.
-    #[serde(default)]
-    pub clusters: Vec<KernelCluster>,
-    /// Numbers of the findings about it.
-    pub findings: Vec<u64>,
-}
 
 impl SiteRow {
     /// Whether latency bounds the ideal time.

@@ -1,10 +1,10 @@
 //! Calls in which the host waits for the GPU.
 
-use serde::{Deserialize, Serialize};
-
 use super::basis::Basis;
-use super::build::label;
-use super::{FindingReport, Report};
+use super::figures::label;
+use super::finding_report::FindingReport;
+use super::model::Report;
+use super::rows::Synchronizations;
 use crate::base::units::{self, per_step_count};
 use crate::facts::FactTable;
 
@@ -21,26 +21,6 @@ const RULES: [&str; 7] = [
     "host/synchronizations",
     "copies/pageable",
 ];
-
-/// The analyzed calls in which threads that launch kernels wait for the GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Synchronizations {
-    /// Number of calls.
-    pub calls: u64,
-    /// Host time in them, in nanoseconds.
-    pub ns: f64,
-    /// The function with most of that time: `cudaStreamSynchronize`.
-    pub call: Option<String>,
-    /// The operator around most of it; `null` where that is outside of operators.
-    pub operator: Option<String>,
-    /// Median size of the copies behind it, in bytes; `null` where most have none.
-    pub copied_bytes: Option<f64>,
-    /// Whether those copies go to the GPU.
-    pub to_gpu: bool,
-    /// The source line around most of it.
-    pub line: Option<String>,
-}
 
 impl Synchronizations {
     pub(super) fn of(facts: &FactTable<'_>) -> Option<Synchronizations> {

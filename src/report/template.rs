@@ -8,29 +8,16 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, context};
 
 use super::basis::Basis;
-use super::user_template;
-use super::{RepeatingKernels, Report, collectives, layers, markdown_text, narrative, opening};
+use super::model::Report;
+use super::repeating::RepeatingKernels;
+use super::user_template::{self, TemplateError};
+use super::{collectives, layers, markdown_text, narrative, opening};
 use crate::base::jinja::Bounded;
 use crate::base::{text, units};
 
 /// Instructions that a user's template may take, about a second. The built-in ones take about a
 /// hundred thousand on a large report.
 const FUEL: u64 = 5_000_000;
-
-/// Why a template could not be rendered.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{name}:{line}: {problem}\n  the values a template can use are those that --format json prints \
-     (`pyprof-advise schema report` lists them)"
-)]
-pub struct TemplateError {
-    /// Name of the template, as the user gave it.
-    pub name: String,
-    /// Counted from 1; 0 when not known.
-    pub line: usize,
-    /// The error message of the template engine.
-    pub problem: String,
-}
 
 /// Renders a user's template over the report.
 ///

@@ -8,11 +8,16 @@ use std::collections::BTreeSet;
 use anstyle::{AnsiColor, Style};
 
 use super::basis::Basis;
+use super::finding_report::{FindingReport, NEW, Quote};
+use super::host::HostRow;
 use super::layers::overlap_sentence;
 use super::markdown_text::{self, Block, InlineText};
+use super::model::Report;
+use super::narrative;
 use super::opening::without_a_known_loss;
+use super::repeating::RepeatingKernel;
+use super::rows::LayerRow;
 use super::text_table::{Align, Column, table, width_of};
-use super::{FindingReport, HostRow, LayerRow, NEW, Quote, RepeatingKernel, Report, narrative};
 use crate::base::text::{clip, code_line, plain, without_commands};
 use crate::base::units::{bytes, count, counted, ns, percent, times};
 use crate::judge::Severity;

@@ -6,10 +6,14 @@ use std::hash::Hash;
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use rustc_hash::FxBuildHasher;
-use serde::{Deserialize, Serialize};
 
-use super::build::{label, share, sum};
-use super::{Omitted, Summary};
+use super::figures::{label, share, sum};
+use super::host::HostRow;
+use super::model::Summary;
+use super::rows::Omitted;
+use super::rows::{
+    DeviceRow, GapActivity, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport,
+};
 use crate::correlate::{DeviceTimeline, Gap, GapCause, GapKey, Run, SiteId, Step, readable_name};
 use crate::profile::{DeviceId, Kernel, Span, SpanSums, StrId};
 
@@ -27,162 +31,6 @@ const MAX_STREAMS: usize = 8;
 const MAX_LANE_LAYERS: usize = 10;
 /// Most devices listed; the first are.
 const MAX_DEVICES: usize = 64;
-
-/// The analyzed window on the clock of the GPUs. Times are in nanoseconds; starts count from the start of
-/// the window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct TimelineReport {
-    /// Length of the window, with what is left out of it.
-    pub ns: i64,
-    /// The windows of all devices by activity; adds up to `summary.device_window_ns`.
-    pub parts: Vec<TimePart>,
-    /// Idle time by cause, longest first. Unreliable where `summary.idle_unreliable` is set.
-    pub idle: Vec<IdleCause>,
-    /// One row per GPU.
-    pub devices: Vec<DeviceRow>,
-    /// Number of devices that are not listed.
-    pub devices_omitted: u64,
-    /// The streams and the layers with the longest kernel time; empty for several profiles.
-    #[serde(default)]
-    pub lanes: Vec<LaneRow>,
-    /// Numbered steps in time order, one row per process that marks them.
-    pub steps: Vec<StepRow>,
-    /// Number of steps that are not listed.
-    pub steps_omitted: u64,
-}
-
-/// Activity of one stream, or of one layer, over the window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct LaneRow {
-    /// `stream` or `layer`.
-    pub kind: String,
-    /// `stream 7`, `GPU 0, stream 7` where there are several GPUs, or the layer pattern.
-    pub name: String,
-    /// Kernel time.
-    pub time_ns: i64,
-    /// Kernel time in equal parts of the window, in percent of each part, in time order.
-    pub busy: Vec<u8>,
-}
-
-/// Time of the devices with one kind of activity.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct TimePart {
-    /// `compute`, `communication` (while nothing computed), `copy` (while no kernel ran), `set` or
-    /// `idle`.
-    pub what: String,
-    /// Time in nanoseconds, summed over devices.
-    pub ns: i64,
-    /// `ns` as a share of `summary.device_window_ns`.
-    pub share: f64,
-}
-
-/// Idle time with one cause.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct IdleCause {
-    /// A value of the fact `gap.cause`: `host_late`, `after_sync`, `data_loading`, ...
-    pub cause: String,
-    /// Number of gaps.
-    pub gaps: u64,
-    /// Sum of their lengths in nanoseconds.
-    pub ns: i64,
-}
-
-/// Activity of one GPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct DeviceRow {
-    /// Name of the device: `GPU 0`.
-    pub device: String,
-    /// Start of its first work inside the window.
-    pub start_ns: i64,
-    /// Time from its first to its last work inside the window.
-    pub ns: i64,
-    /// Time in which any work ran.
-    pub busy_ns: i64,
-    /// Busy shares of equal parts of `ns`, in time order.
-    pub busy: Vec<f64>,
-    /// The longest gaps, in time order.
-    pub gaps: Vec<GapRow>,
-    /// Gaps that are not listed.
-    pub gaps_omitted: Omitted,
-}
-
-/// An interval in which a device was idle.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct GapRow {
-    /// Start of the gap.
-    pub start_ns: i64,
-    /// Length of the gap.
-    pub ns: i64,
-    /// A value of the fact `gap.cause`.
-    pub cause: String,
-    /// The kernel that ended it.
-    pub next_kernel: Option<String>,
-    /// The host call that caused it, if one is known.
-    pub call: Option<String>,
-    /// The operator, range or Python function that the launching thread was in for most of a gap of a millisecond
-    /// or more, without those that are around nearly the whole window.
-    #[serde(default)]
-    pub inside: Option<String>,
-    /// What was called many times in it, for most of the gap, where each call was short.
-    #[serde(default)]
-    pub short_calls: Option<String>,
-    /// The range of the program that the thread entered in such a gap, in which it launched what ended the gap.
-    #[serde(default)]
-    pub before: Option<String>,
-    /// Whether a copy from host memory ended such a gap.
-    #[serde(default)]
-    pub before_copy: bool,
-    /// Whether no work followed: the gap ends with the last step.
-    #[serde(default)]
-    pub at_end: bool,
-    /// What the thread did that ended it, longest first; empty where that is not known.
-    #[serde(default)]
-    pub host: Vec<GapActivity>,
-}
-
-/// Time of the launching thread in one activity, in one gap.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct GapActivity {
-    /// What it did: `Logging`.
-    pub activity: String,
-    /// The function or call, as the profile names it; empty where it does not.
-    pub name: String,
-    /// Time in nanoseconds.
-    pub ns: i64,
-}
-
-/// One numbered step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct StepRow {
-    /// Number of the step.
-    pub number: u64,
-    /// Start of the step on the host.
-    pub start_ns: i64,
-    /// Length of the step on the host.
-    pub ns: i64,
-    /// Its part of the analyzed window, from when host and GPU were done with the step before to when both are
-    /// done with it; `null` for warm-up.
-    #[serde(default)]
-    pub window_part_ns: Option<i64>,
-    /// When the GPU started the work launched in it; `null` when nothing was launched.
-    #[serde(default)]
-    pub gpu_start_ns: Option<i64>,
-    /// Sum of the durations of the kernels launched in it.
-    #[serde(default)]
-    pub kernel_ns: i64,
-    /// Whether it is a warm-up step, which is not analyzed.
-    pub warmup: bool,
-    /// Busy share of all devices inside the step; `null` when none had work near it.
-    pub busy_share: Option<f64>,
-}
 
 /// The timeline of a run.
 pub(super) fn of(run: &Run, summary: &Summary) -> TimelineReport {
@@ -425,7 +273,7 @@ fn host(run: &Run, key: GapKey) -> Vec<GapActivity> {
     let rows = super::host::rows(run, parts)
         .into_iter()
         .take(MAX_ACTIVITIES);
-    let row = |row: super::HostRow| GapActivity {
+    let row = |row: HostRow| GapActivity {
         activity: row.activity,
         name: row.name,
         ns: row.ns,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::FindingReport;
+use super::finding_report::FindingReport;
 use crate::base::text::clip;
 
 /// Characters of a name in a title.

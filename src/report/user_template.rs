@@ -1,15 +1,17 @@
 //! Templates of users: what they may use, and the limits of their size, output, memory and time.
 //!
-//! The template engine bounds instructions only. So what could grow without limit is refused before it runs
-//! (statements that capture output, most functions, sums of texts that are named), filters accept texts up to a
-//! limit, and the rendering runs in a thread of its own, which is waited for within [`TIME`] and [`MEMORY`] only.
+//! The template engine bounds only the number of instructions. Time and memory are bounded in three ways:
+//!
+//! * What could grow without limit is refused before the template runs: statements that capture output, most
+//!   functions, sums of texts that are assigned to names.
+//! * Filters accept texts up to a limit.
+//! * The rendering runs in a thread of its own, which is waited for within [`TIME`] and [`MEMORY`] only.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use super::template::TemplateError;
 use crate::base::jinja::{Tag, Token, tags};
 
 /// Maximum length of a template in bytes.
@@ -28,6 +30,21 @@ pub(super) const TIME: Duration = Duration::from_secs(20);
 const MEMORY: u64 = 1 << 30;
 /// The stack of the thread that renders. Depends on [`LONGEST_TAG`](crate::base::jinja::LONGEST_TAG).
 const STACK: usize = 16 << 20;
+
+/// Why a template could not be rendered.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{name}:{line}: {problem}\n  the values a template can use are those that --format json prints \
+     (`pyprof-advise schema report` lists them)"
+)]
+pub struct TemplateError {
+    /// Name of the template, as the user gave it.
+    pub name: String,
+    /// Counted from 1; 0 when not known.
+    pub line: usize,
+    /// The error message of the template engine.
+    pub problem: String,
+}
 
 const STATEMENTS: [&str; 9] = [
     "if", "elif", "else", "endif", "for", "endfor", "set", "with", "endwith",

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
-use serde::{Deserialize, Serialize};
 
-use super::build::{label, share};
 use super::evidence::kernel_name;
+use super::figures::{label, share};
+use super::rows::{UnitKind, WorkUnit};
 use super::timeline::DeviceGaps;
 use crate::base::statistics::median;
 use crate::correlate::{Run, compare_kernels};
@@ -31,50 +31,6 @@ const REGULAR: f64 = 0.7;
 const SAME: f64 = 0.05;
 /// Smallest share of the kernel time that a unit must hold.
 const LEAST_HELD: f64 = 0.3;
-
-/// What a unit of work was recognized by, most certain first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum UnitKind {
-    /// A step.
-    Step,
-    /// A range that the user's program pushed.
-    Range,
-    /// The launch of a CUDA graph.
-    GraphLaunch,
-    /// A kernel that recurs at equal distances: from one execution to the next.
-    Kernel,
-}
-
-/// Work that repeats. The lists have one value per repetition, in time order: means over the GPUs that
-/// worked on it, in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct WorkUnit {
-    /// What it was recognized by.
-    pub kind: UnitKind,
-    /// Text of the range, or name and grid of the kernel; empty for steps and graph launches.
-    pub name: String,
-    /// Number of repetitions, of which the lists hold the first.
-    pub count: u64,
-    /// Share of the kernel time of the window that its repetitions hold. The time of whole-graph records is kernel
-    /// time here and in the lists.
-    pub held_share: f64,
-    /// When each begins on the first GPU that worked on it, from the start of the window; empty for several
-    /// profiles.
-    pub start_ns: Vec<i64>,
-    /// Wall time; of several ranks, their mean, as all times here, or that of the slowest if they do not communicate.
-    pub wall_ns: Vec<i64>,
-    /// Time in which the GPU worked.
-    pub busy_ns: Vec<i64>,
-    /// Sum of the durations of the kernels that started in it.
-    pub kernel_ns: Vec<i64>,
-    /// The part of it that is communication.
-    pub comm_ns: Vec<i64>,
-    /// Number of those kernels.
-    pub kernels: Vec<u32>,
-}
 
 impl WorkUnit {
     /// The same unit on all ranks of a job, repetition by repetition. Ranks that communicate wait for each other, so
@@ -274,7 +230,7 @@ impl Track<'_> {
     }
 }
 
-/// What running sums grow by from one kernel to another, not counted.
+/// The sum over the kernels from `first` up to `last`, without `last`, from running sums.
 fn sum_of(sums: &[i64], first: usize, last: usize) -> i64 {
     let until = |at: usize| at.checked_sub(1).and_then(|i| sums.get(i)).copied();
     let (last, first) = (until(last).unwrap_or(0), until(first).unwrap_or(0));
@@ -370,7 +326,7 @@ fn steps(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
     tracks.iter().map(on).collect()
 }
 
-/// From each time to the next.
+/// The intervals between consecutive times.
 fn distances(times: impl Iterator<Item = i64>) -> Vec<Span> {
     let times: Vec<i64> = times.collect();
     let pairs = times.iter().zip(times.iter().skip(1));

@@ -10,8 +10,11 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::basis::{Basis, Whole};
-use super::template::{BuiltIn, TemplateError, page_values};
-use super::{DeviceRow, LaneRow, Report, SiteRow, StepRow, narrative, opening};
+use super::model::Report;
+use super::rows::{DeviceRow, LaneRow, SiteRow, StepRow};
+use super::template::{BuiltIn, page_values};
+use super::user_template::TemplateError;
+use super::{narrative, opening};
 use crate::base::text;
 use crate::base::units::ns_range;
 
