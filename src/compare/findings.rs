@@ -210,7 +210,7 @@ fn one(
     let elsewhere = all().any(|f| f.place != worst.finding.place);
     Some(FindingReport {
         number: 0,
-        // Each rank has its own GPU, so the name of the GPU says nothing.
+        // Each rank has its own GPU, so the number of the GPU does not tell where the finding is.
         place: if idle && elsewhere {
             "idle GPUs".to_owned()
         } else {

@@ -1,6 +1,6 @@
 //! Decides which time of a capture is not analyzed: declared warm-up, first iterations, work outside the
-//! steps, and the search of a library for the best algorithm. Its time says nothing of a steady run, so
-//! no figure and no saving may come from it.
+//! steps, and the search of a library for the best algorithm. It is not representative of a steady run, so
+//! figures and savings leave it out.
 
 use super::model::{ExcludedTime, Exclusion, StepSource};
 use super::step_work::Launches;

@@ -128,7 +128,7 @@ fn is_users(range: &HostRange, text: &str) -> bool {
 }
 
 impl Pause {
-    /// Whether a range covers nearly all of the rest of the window, too: that the host was in it says nothing.
+    /// Whether a range covers nearly all of the rest of the window, too. Then it does not explain the pause.
     fn is_around_everything(&self, range: &HostRange) -> bool {
         let rest = self.window.ns().saturating_sub(self.span.ns());
         let inside = range.span.clip(self.window).ns();

@@ -253,7 +253,7 @@ pub(crate) fn waited_share(
         if kernel.span.ns() >= LONG_KERNEL_NS {
             long += 1;
             let end = kernel.span.end.saturating_sub(CLOCK_SLACK_NS);
-            // What begins before its call tells nothing of when it ended.
+            // A kernel that begins before its call does not show when the call had to end.
             let possible = kernel.span.start >= call.span.start;
             waited += usize::from(possible && call.span.end >= end);
         }

@@ -268,8 +268,8 @@ impl<'a> ScopeTree<'a> {
                 traits.names.module = module.or(traits.names.module);
             }
             RangeClass::PythonFrame { line, .. } => traits.names.line = line.or(traits.names.line),
-            // A getter's marker is left open when the getter raises, and its trace with it: both
-            // say nothing about what runs later.
+            // A getter that raises leaves its marker and its trace open; neither belongs to
+            // what runs later.
             RangeClass::PyprofMarker {
                 attribute: true, ..
             } => traits.names = self.names_outside_trace(parent),

@@ -370,10 +370,11 @@ const MOST_EQUAL: usize = 2;
 /// Fewest kernels of a step; fewer repeat by chance.
 const FEWEST_KERNELS: usize = 8;
 
-/// A sequence of kernels that repeats, with the same work in at least three consecutive steps; of several
-/// the one that holds most kernels. Somewhere between them the host waits for the GPU or copies data. Layers of
-/// one model repeat as well, but the work behind the last layer occurs nowhere else, at least not with the same
-/// grid.
+/// Steps from a sequence of kernels that repeats: at least three consecutive steps have the same work, and the host
+/// waits for the GPU or copies data somewhere between them. Of several sequences, the one with most kernels.
+///
+/// The layers of a model repeat as well. They are told from steps by the work after the last layer, which occurs
+/// once per step, at least with its grid.
 fn by_kernels(
     profile: &Profile,
     launches: Launches<'_>,

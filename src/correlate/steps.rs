@@ -297,8 +297,8 @@ impl Run {
     }
 
     /// The analyzed window in one part per analyzed step, in order: each lasts from when host and GPU were done
-    /// with the step before to when both are done with it. The host may be several steps ahead: as long as the
-    /// GPU has work, how long the host takes for one of them says nothing. `None` without steps.
+    /// with the step before to when both are done with it. The host may be several steps ahead, and as long as the
+    /// GPU has work, its time per step does not matter. `None` without steps.
     pub fn step_parts(&self) -> Option<Vec<Span>> {
         let window = self.window.span?;
         let judged = self.steps.iter().filter(|step| !step.warmup);

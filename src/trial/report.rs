@@ -573,7 +573,7 @@ mod tests {
         summary.step_ns = None;
         assert!(
             Estimate::of(&saving((1e6, 2e6), (1e5, 4e5)), &summary).is_none(),
-            "an estimate of a window says nothing of a step"
+            "without the length of a step, the saving per step is unknown"
         );
     }
 

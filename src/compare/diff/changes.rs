@@ -165,7 +165,7 @@ impl<'p, 'a> Changes<'p, 'a> {
     /// Difference of a row for the lists: where all sizes changed, beyond the growth of the work.
     /// `None` where it is not known.
     fn difference(&self, row: &Row<'_, '_>) -> Option<f64> {
-        // A mean over calls of other sizes says nothing of either.
+        // Means over calls of different sizes cannot be compared.
         if self.basis.unit.is_call() && row.pair.level == MatchLevel::OtherShapes {
             return None;
         }

@@ -7,8 +7,8 @@ use crate::report::{GapClass, Launching, Report};
 /// Most rows.
 const MAX_ROWS: usize = 12;
 
-/// Changes of the host per unit of work, largest change of time first. Empty without a unit, because the
-/// counts of two captures of other lengths say nothing.
+/// Changes of the host per unit of work, largest change of time first. Empty without a unit, because counts
+/// of captures of different lengths cannot be compared.
 pub(super) fn changes(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<HostChange> {
     if basis.unit.is_call() {
         return Vec::new();

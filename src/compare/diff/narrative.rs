@@ -279,7 +279,7 @@ fn by(ratio: f64, what: &str) -> String {
     }
 }
 
-/// Noise from which a difference of the means says nothing: each may as well be half as long again.
+/// Noise from which a difference of the means is not reported: either mean may be off by half of its value.
 const HARDLY_COMPARABLE: f64 = 0.5;
 
 /// A sentence about noise.
@@ -687,7 +687,7 @@ pub(super) fn cautions(
             ),
             false => format!(
                 "Only {} of the GPU time is work of the same name on both sides, so that {} is compared as a whole: \
-                 this says nothing if it does other work now.",
+                 the comparison is not meaningful if the second one does different work.",
                 percent(matched),
                 unit_name(diff)
             ),

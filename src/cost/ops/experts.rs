@@ -234,7 +234,7 @@ fn tensorrt_llm(
 /// Kernels of the package `triton_kernels`: the grid has a block for each tile of the result and each part of
 /// a split sum, in one dimension. The second product is as wide as the input, so its grid tells the blocks
 /// along the tokens, and these the width of the first. Persistent kernels have as many blocks as the GPU
-/// has multiprocessors, which tells nothing.
+/// has multiprocessors, whatever the sizes are.
 fn triton_kernels(
     up: &Launched<'_>,
     down: &Launched<'_>,
