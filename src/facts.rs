@@ -225,8 +225,8 @@ pub struct AffectedTime {
     pub launch_ns: f64,
     /// What the host works for the launches of the kernels it covers, from call to call, in ns; 0 if unknown.
     pub host_ns: f64,
-    /// The part of its idle time in which the host catches up behind a wait, once it works again: without the wait it
-    /// works as long as before.
+    /// The part of its idle time after a wait, while the host launches again but is not ahead of the GPU yet. Without
+    /// the wait, the host takes as long for these launches.
     pub catch_up_ns: f64,
     /// Of idle time: the longest interval, ns.
     pub longest_ns: f64,
@@ -366,7 +366,7 @@ pub struct Totals {
     /// Devices with work inside the window.
     pub devices: u32,
     /// How many of them work at the same time: GPU time saved, summed over devices, shortens steps by one part in so
-    /// many. 1 to `devices`; 0 is as 1.
+    /// many: from 1 to `devices`. 0, the default, means 1.
     pub devices_at_once: f64,
     /// Share of saved kernel time by which steps become shorter, 0 to 1: a faster kernel does not shorten
     /// a host-bound step. `None` if recording overhead leaves open which.
@@ -403,6 +403,13 @@ impl Totals {
 /// A subject type, with the type that its facts are computed from.
 trait Subject {
     type Of<'a>;
+}
+
+/// The subject type of run facts.
+struct Runs;
+
+impl Subject for Runs {
+    type Of<'a> = FactTable<'a>;
 }
 
 /// A fact and the function that computes it.

@@ -7,9 +7,8 @@ use rustc_hash::FxHashSet;
 use super::chain::plain_name;
 use super::conversion::ParameterShapes;
 use super::enclosing_ops::EnclosingOps;
-use super::run::Runs;
 use super::site::Sites;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::{Direction, OpArgs, OpName, Run, Site, SiteId};
 use crate::cost::{ConvSize, Costed, Dims, Family};
 

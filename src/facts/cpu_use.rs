@@ -1,8 +1,7 @@
 //! Facts of how the threads of the program had CPUs, where `pyprof-advise run` recorded it, and of the switches in
 //! its environment.
 
-use super::run::Runs;
-use super::{Answer, Entry, FactTable, Value, facts};
+use super::{Answer, Entry, FactTable, Runs, Value, facts};
 use crate::profile::RunTime;
 
 /// Time of all workers as a number of CPUs.

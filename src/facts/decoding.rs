@@ -1,7 +1,6 @@
 //! Whether tokens are decoded one by one.
 
-use super::run::Runs;
-use super::{Entry, facts};
+use super::{Entry, Runs, facts};
 use crate::cost::{Costed, Dims};
 
 /// The operator that looks up embeddings, whichever kernel it runs.

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::plain_name;
-use super::run::Runs;
 use super::site::{SiteScope, Sites};
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::args::shapes_of;
 use crate::correlate::{ArgValue, Direction, OpArgs, Run, Site, Tensor};
 use crate::cost::{Costed, Family};

@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::program::ProgramSigns;
-use super::run::Runs;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::{ArgsId, Direction, GapCause, Run, Site, SiteId};
 use crate::cost::{Costed, Family, GemmSize, SiteCost};
 use crate::profile::KernelId;

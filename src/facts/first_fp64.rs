@@ -1,8 +1,7 @@
 //! Where float64 enters a run that otherwise has none.
 
-use super::run::Runs;
 use super::site::SiteScope;
-use super::{Answer, Entry, FactTable, facts};
+use super::{Answer, Entry, FactTable, Runs, facts};
 use crate::base::DType;
 use crate::correlate::{OpArgs, SiteId};
 use crate::cost::Family;

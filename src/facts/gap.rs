@@ -10,8 +10,7 @@ use super::call_operators::CallOperators;
 use super::call_stacks::{self, GroupStacks};
 use super::chain::plain_name;
 use super::enclosing_ops::operator_in;
-use super::run::Runs;
-use super::{Answer, Entry, FactTable, LongGap, Subject, facts, median};
+use super::{Answer, Entry, FactTable, LongGap, Runs, Subject, facts, median};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{
     Activity, DeviceTimeline, Direction, Gap, GapCause, HostParts, OpName, PatternId, Run, SiteId,
@@ -99,9 +98,9 @@ pub(super) struct GapGroup {
     in_each_step: bool,
     /// The part before kernels of collectives and of the optimizer.
     beside_model_ns: f64,
-    /// The part behind waits in which the host had gone on to launch, but was not ahead again.
+    /// The part after waits, while the host launches again but is not ahead of the GPU yet.
     pub(super) catch_up_ns: f64,
-    /// The part that goes if the host does not wait.
+    /// The part that would not be idle if the host did not wait.
     avoidable: AvoidablePart,
     /// The part inside first calls of operators with their arguments, which later calls do not take; and that in
     /// those that loaded code.
@@ -118,7 +117,7 @@ pub(super) struct GapScope<'a> {
     pub(super) group: &'a GapGroup,
 }
 
-/// What these facts are asked of.
+/// The subject type of gap facts.
 pub(super) struct Gaps;
 impl Subject for Gaps {
     type Of<'a> = GapScope<'a>;

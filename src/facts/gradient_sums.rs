@@ -5,8 +5,7 @@ use rustc_hash::FxHashMap;
 use super::chain::plain_name;
 use super::enclosing_ops::{EnclosingOps, KEEPS_GRADIENT, operator_in};
 use super::range_paths::by_string;
-use super::run::Runs;
-use super::{Entry, facts};
+use super::{Entry, Runs, facts};
 use crate::correlate::{Direction, Run, SiteId};
 use crate::profile::ThreadId;
 

@@ -1,7 +1,7 @@
 //! Facts of the CUDA graphs that the program launches.
 
-use super::run::{Runs, devices, missing_share};
-use super::{Answer, Entry, facts};
+use super::run::{devices, missing_share};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::WithoutOperator;
 
 pub(super) const ENTRIES: &[Entry<Runs>] = facts! {

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rows_used::forward_product;
-use super::run::Runs;
 use super::site::Sites;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::base::DType;
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{Run, SiteId};

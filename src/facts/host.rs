@@ -7,8 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::call_operators::CallOperators;
 use super::copy::most;
-use super::run::Runs;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::{Run, is_profilers_own, waited_share};
 use crate::profile::{
     ApiClass, CallId, CopyKind, DeviceId, MemoryKind, ProcessId, SerialNumber, Span, StrId,

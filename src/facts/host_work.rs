@@ -3,8 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::range_paths::by_string;
-use super::run::Runs;
-use super::{Answer, Entry, FactTable, facts};
+use super::{Answer, Entry, FactTable, Runs, facts};
 use crate::correlate::{DeviceTimeline, GapCause, Run};
 use crate::profile::{ApiCall, ApiClass, DeviceId, ProcessId, Profile, Span, SpanSums};
 

@@ -6,8 +6,7 @@
 
 use super::framework_signs::records_framework;
 use super::gap::Loader;
-use super::run::Runs;
-use super::{Answer, Entry, FactTable, facts};
+use super::{Answer, Entry, FactTable, Runs, facts};
 use crate::profile::LoaderConfig;
 
 /// The setting, if all loaders agree on it.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::run::Runs;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::Run;
 use crate::profile::{MemoryEvent, RangeKind, Span, StrId, ThreadId};
 

@@ -14,9 +14,8 @@ use rustc_hash::FxHashMap;
 use super::enclosing_ops::{KEEPS_GRADIENT, operator_in};
 use super::framework_signs::OPTIMIZER_STEP;
 use super::range_paths::by_string;
-use super::run::Runs;
 use super::site::Sites;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::{EVALUATES, Run, SiteId};
 use crate::profile::{ProcessId, SerialNumber, Span, ThreadId};
 

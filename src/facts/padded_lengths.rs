@@ -4,8 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::chain::plain_name;
-use super::run::Runs;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::correlate::args::shapes_of;
 use crate::correlate::{OpArgs, Run, Tensor};
 use crate::profile::StrId;

@@ -10,8 +10,7 @@ use super::chain::plain_name;
 use super::equal_networks::{self, EqualNetworks};
 use super::late_layers::{self, LateLayers};
 use super::maker::{Maker, library_of, maker};
-use super::run::Runs;
-use super::{Answer, Entry, facts, word};
+use super::{Answer, Entry, Runs, facts, word};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{GapCause, OpName, Run, ScopeId, Site, function_in};
 use crate::cost::Costed;
@@ -235,7 +234,7 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
         }
     }
     let window = run.window.span?;
-    // A name around nearly all of the window says nothing.
+    // A range around nearly all of the window does not tell one gap from another.
     let is_part = |ranges: &BTreeSet<RangeId>| {
         let ranges = ranges
             .iter()

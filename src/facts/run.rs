@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::maker::{Maker, maker};
-use super::{Answer, Entry, FactTable, Subject, facts, median, step_shapes};
+use super::{Answer, Entry, FactTable, Runs, facts, median, step_shapes};
 use crate::base::DType;
 use crate::correlate::{Direction, Exclusion, Run, Site, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
@@ -262,12 +262,6 @@ pub(super) fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Ans
         .map(|s| s.time_ns)
         .fold(0, i64::saturating_add);
     Answer::share(ns as f64, t.sums.kernel_ns)
-}
-
-/// The subject type of run facts.
-pub(super) struct Runs;
-impl Subject for Runs {
-    type Of<'a> = FactTable<'a>;
 }
 
 /// All facts of the run, from all modules.

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::run::Runs;
-use super::{Answer, Entry, facts, median};
+use super::{Answer, Entry, Runs, facts, median};
 use crate::correlate::{LayerSource, Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, CallId, ConfigId, KernelId, Span, StrId};

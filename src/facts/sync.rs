@@ -3,8 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::call_operators::CallOperators;
-use super::run::Runs;
-use super::{Answer, Entry, facts};
+use super::{Answer, Entry, Runs, facts};
 use crate::base::statistics::median;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run, Wait};
 use crate::profile::{CopyKind, ProcessId, Span, StrId, ThreadId};

@@ -29,7 +29,7 @@ use super::needless_gradients::{self, NeedlessGradients};
 use super::padded_lengths::PaddedLengths;
 use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
-use super::run::{Runs, Sums};
+use super::run::Sums;
 use super::same_kernels::SameKernels;
 use super::site::{SiteScope, Sites};
 use super::slice_gradients::{self, SliceGradients};
@@ -40,7 +40,7 @@ use super::sync::SyncWaits;
 use super::table_series::{self, TableSeries};
 use super::worker_start::WorkerStart;
 use super::{
-    AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, StepWeight,
+    AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, Runs, StepWeight,
     Subject, Totals,
 };
 use super::{growing_cats, plain_attention, reduction_copies, rows_used, step_weight, unrecorded};

@@ -5,8 +5,7 @@
 //! start of the workers.
 
 use super::gap::Loader;
-use super::run::Runs;
-use super::{Answer, Entry, FactTable, facts};
+use super::{Answer, Entry, FactTable, Runs, facts};
 use crate::base::statistics::median;
 use crate::correlate::Run;
 use crate::profile::{Span, ThreadId};

@@ -1,4 +1,4 @@
-//! How much of the idle time around waits for the GPU goes if the host does not wait.
+//! The idle time around waits for the GPU that disappears if the host does not wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -90,7 +90,7 @@ impl Host {
         self.gpu_earlier = 0;
     }
 
-    /// The part of a gap that goes if the launch that ended it comes earlier.
+    /// The part of a gap that disappears if the launch that ended it comes earlier.
     fn shorten(&mut self, gap: &Gap, launched: i64) -> AvoidablePart {
         let earlier = self.earlier(launched);
         if earlier > self.gpu_earlier {
