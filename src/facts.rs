@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::statistics::median;
-use crate::base::text::word;
+use crate::base::words::words;
 use crate::correlate::SiteId;
 use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
@@ -88,48 +88,32 @@ pub(crate) use step_weight::{busy_weight, step_weight};
 pub use table::{FactTable, FactView, all, find};
 pub(crate) use work_steps::steps_in_window;
 
-/// The kind of thing a rule is evaluated for: one finding per member of this kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MemberKind {
-    /// The whole run.
-    Run,
-    /// A numbered step.
-    Step,
-    /// A layer pattern, such as `blocks.*.mlp`.
-    Layer,
-    /// All calls with the same layer, operator, direction, shapes and dtypes.
-    Site,
-    /// A recognized sequence of operator calls.
-    Chain,
-    /// A kernel of a site.
-    Kernel,
-    /// Memory copies with the same direction, kinds of memory and kind of call.
-    Copy,
-    /// Idle intervals with the same device, cause and operator.
-    Gap,
-    /// A process, usually one rank of a distributed job.
-    Rank,
+words! {
+    /// The kind of thing a rule is evaluated for: one finding per member of this kind.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum MemberKind with fn word {
+        /// The whole run.
+        Run = "run",
+        /// A numbered step.
+        Step = "step",
+        /// A layer pattern, such as `blocks.*.mlp`.
+        Layer = "layer",
+        /// All calls with the same layer, operator, direction, shapes and dtypes.
+        Site = "site",
+        /// A recognized sequence of operator calls.
+        Chain = "chain",
+        /// A kernel of a site.
+        Kernel = "kernel",
+        /// Memory copies with the same direction, kinds of memory and kind of call.
+        Copy = "copy",
+        /// Idle intervals with the same device, cause and operator.
+        Gap = "gap",
+        /// A process, usually one rank of a distributed job.
+        Rank = "rank",
+    }
 }
 
 impl MemberKind {
-    /// Every subject with its word in rule files.
-    pub const ALL: [(MemberKind, &'static str); 9] = [
-        (MemberKind::Run, "run"),
-        (MemberKind::Step, "step"),
-        (MemberKind::Layer, "layer"),
-        (MemberKind::Site, "site"),
-        (MemberKind::Chain, "chain"),
-        (MemberKind::Kernel, "kernel"),
-        (MemberKind::Copy, "copy"),
-        (MemberKind::Gap, "gap"),
-        (MemberKind::Rank, "rank"),
-    ];
-
-    /// The word, which is also the prefix of its facts: `site` for `site.time_ns`.
-    pub fn word(self) -> &'static str {
-        word(&Self::ALL, self).unwrap_or("run")
-    }
-
     /// The subject of a word.
     pub fn parse(word: &str) -> Option<MemberKind> {
         Self::ALL.iter().find(|(_, w)| *w == word).map(|(o, _)| *o)

@@ -12,8 +12,10 @@ pub(crate) mod statistics;
 pub mod suggest;
 pub mod temporary;
 pub mod text;
+pub(crate) mod time_by;
 pub mod toml;
 pub mod units;
+pub(crate) mod words;
 
 pub use dtype::DType;
 

@@ -73,7 +73,7 @@ pub(super) fn activities(
     );
     let pauses = threads.into_iter().flat_map(|thread| thread.pauses);
     (pauses.zip(on_cpu.into_iter().flatten()))
-        .map(|(pause, on_cpu)| (pause.key, pause.activity(profile, on_cpu)))
+        .map(|(pause, on_cpu)| (pause.key, pause.activity(profile, &on_cpu)))
         .collect()
 }
 
@@ -156,7 +156,7 @@ impl Pause {
         named.longest = named.longest.max(length);
     }
 
-    fn activity(self, profile: &Profile, on_cpu: cpu_ops::Times) -> Activity {
+    fn activity(self, profile: &Profile, on_cpu: &cpu_ops::Times) -> Activity {
         let is_short = |named: &Named| named.longest <= self.span.ns() / SHORT_PART;
         // Functions of PyTorch itself say less than those that call them.
         let is_pytorch = |text: StrId| profile.text(text).starts_with("torch/");

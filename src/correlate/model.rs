@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::host_parts::HostTime;
 use super::serving_batch::ServingBatch;
 use crate::base::DType;
-use crate::base::text::word;
+use crate::base::time_by::TimeBy;
+use crate::base::words::words;
 use crate::handle;
 use crate::profile::{
     ApiCall, CallId, ConfigId, CopyKind, DeviceId, Kernel, KernelId, Profile, RangeId, Span, StrId,
@@ -165,33 +166,22 @@ pub struct Scope {
     pub text: StrId,
 }
 
-/// Direction of the work, in PyProf's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// Forward pass.
-    Fprop,
-    /// Backward pass.
-    Bprop,
-    /// Optimizer, gradient clipping and scaling.
-    Update,
-    /// The profile does not say.
-    Unknown,
-}
-
-impl Direction {
-    /// Every direction with its word in reports and rules.
-    pub const ALL: [(Direction, &'static str); 4] = [
-        (Direction::Fprop, "fprop"),
-        (Direction::Bprop, "bprop"),
-        (Direction::Update, "update"),
-        (Direction::Unknown, "unknown"),
-    ];
-
-    /// Returns the word used in reports and rules.
-    pub fn name(self) -> &'static str {
-        word(&Direction::ALL, self).unwrap_or_default()
+words! {
+    /// Direction of the work, in PyProf's words.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Direction with fn name {
+        /// Forward pass.
+        Fprop = "fprop",
+        /// Backward pass.
+        Bprop = "bprop",
+        /// Optimizer, gradient clipping and scaling.
+        Update = "update",
+        /// The profile does not say.
+        Unknown = "unknown",
     }
 }
+
+impl Direction {}
 
 /// An operator's name as a profile spells it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -790,68 +780,47 @@ pub struct CpuOps {
 
 impl CpuOps {
     /// From the time of each operator.
-    pub(crate) fn of(times: FxHashMap<StrId, i64>, most: usize) -> CpuOps {
-        let ns = times
-            .values()
-            .fold(0, |sum: i64, ns| sum.saturating_add(*ns));
-        let mut times: Vec<(StrId, i64)> = times.into_iter().collect();
-        times.sort_unstable_by_key(|(op, ns)| (std::cmp::Reverse(*ns), *op));
+    pub(crate) fn of(times: &TimeBy<StrId>, most: usize) -> CpuOps {
+        let ns = times.ns();
+        let mut times = times.sorted();
         times.truncate(most);
         CpuOps { ns, most: times }
     }
 }
 
-/// Why a device was idle; each idle nanosecond has exactly one cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GapCause {
-    /// The profiler was writing its own buffers.
-    ProfilerOverhead,
-    /// A data loading range was open on the launching thread.
-    DataLoading,
-    /// The host had just returned from a synchronizing call, and no work was queued; or it was still late after
-    /// one, in a step in which it would run ahead of the GPU if it never waited.
-    AfterSync,
-    /// The same of a pageable or synchronous copy that blocked the host.
-    BlockingCopy,
-    /// Memory was being allocated or freed.
-    Allocation,
-    /// Code was being loaded or the driver set up: a first launch, a module load, a first call that
-    /// takes far longer than its like.
-    ModuleLoad,
-    /// Launching the next work took the host most of the interval.
-    SlowLaunch,
-    /// The next kernel was launched only after the previous one had ended, by no more than a few
-    /// operators, or the optimizer's, take on the host.
-    HostLate,
-    /// The same, but so much later that the host must have done something other than launch work.
-    HostBusy,
-    /// Launched in time, started late: waiting on another stream, device or rank.
-    Waiting,
-    /// No cause was found.
-    Unknown,
-}
-
-impl GapCause {
-    /// Every cause with its word in rules.
-    pub const ALL: [(GapCause, &'static str); 11] = [
-        (GapCause::ProfilerOverhead, "profiler_overhead"),
-        (GapCause::DataLoading, "data_loading"),
-        (GapCause::AfterSync, "after_sync"),
-        (GapCause::BlockingCopy, "blocking_copy"),
-        (GapCause::Allocation, "allocation"),
-        (GapCause::ModuleLoad, "module_load"),
-        (GapCause::SlowLaunch, "slow_launch"),
-        (GapCause::HostLate, "host_late"),
-        (GapCause::HostBusy, "host_busy"),
-        (GapCause::Waiting, "waiting"),
-        (GapCause::Unknown, "unknown"),
-    ];
-
-    /// Returns the word used in rules.
-    pub fn name(self) -> &'static str {
-        word(&GapCause::ALL, self).unwrap_or_default()
+words! {
+    /// Why a device was idle; each idle nanosecond has exactly one cause.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum GapCause with fn name {
+        /// The profiler was writing its own buffers.
+        ProfilerOverhead = "profiler_overhead",
+        /// A data loading range was open on the launching thread.
+        DataLoading = "data_loading",
+        /// The host had just returned from a synchronizing call, and no work was queued; or it was still late after
+        /// one, in a step in which it would run ahead of the GPU if it never waited.
+        AfterSync = "after_sync",
+        /// The same of a pageable or synchronous copy that blocked the host.
+        BlockingCopy = "blocking_copy",
+        /// Memory was being allocated or freed.
+        Allocation = "allocation",
+        /// Code was being loaded or the driver set up: a first launch, a module load, a first call that
+        /// takes far longer than its like.
+        ModuleLoad = "module_load",
+        /// Launching the next work took the host most of the interval.
+        SlowLaunch = "slow_launch",
+        /// The next kernel was launched only after the previous one had ended, by no more than a few
+        /// operators, or the optimizer's, take on the host.
+        HostLate = "host_late",
+        /// The same, but so much later that the host must have done something other than launch work.
+        HostBusy = "host_busy",
+        /// Launched in time, started late: waiting on another stream, device or rank.
+        Waiting = "waiting",
+        /// No cause was found.
+        Unknown = "unknown",
     }
 }
+
+impl GapCause {}
 
 /// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
 #[derive(Debug, Clone, Copy)]

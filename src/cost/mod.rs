@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::DType;
-use crate::base::text::word;
+use crate::base::words::words;
 use crate::correlate::{OpCallId, Run, SiteId, Vocabulary};
 use crate::gpu::Choice;
 use crate::profile::Span;
@@ -138,30 +138,20 @@ impl SiteCost {
     }
 }
 
-/// What limits the ideal time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
-    /// The peak FLOP rate.
-    Math,
-    /// The DRAM bandwidth.
-    Memory,
-    /// The time of the shortest kernels.
-    Latency,
-}
-
-impl Bound {
-    /// Every bound with its word in facts and reports.
-    pub const ALL: [(Bound, &'static str); 3] = [
-        (Bound::Math, "math"),
-        (Bound::Memory, "memory"),
-        (Bound::Latency, "latency"),
-    ];
-
-    /// The word used in facts and reports.
-    pub fn name(self) -> &'static str {
-        word(&Bound::ALL, self).unwrap_or_default()
+words! {
+    /// What limits the ideal time.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Bound with fn name {
+        /// The peak FLOP rate.
+        Math = "math",
+        /// The DRAM bandwidth.
+        Memory = "memory",
+        /// The time of the shortest kernels.
+        Latency = "latency",
     }
 }
+
+impl Bound {}
 
 /// The cost of one operator call.
 #[derive(Debug, Clone, PartialEq)]
@@ -384,42 +374,28 @@ pub enum FlopsClass {
     Zero,
 }
 
-/// Why the cost of an operator is unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum UnknownCost {
-    /// The operator that launched the kernels is not known.
-    NoOperator,
-    /// The profile records no shapes for the call.
-    NoShapes,
-    /// Shapes are recorded, but not the numbers (strides, padding, dimensions) the cost depends on.
-    NoScalars,
-    /// Shapes are recorded, but the element type of an operand is not.
-    NoDType,
-    /// The cost table has no entry for the operator.
-    UnknownOp,
-    /// The cost depends on data that a profile does not record (lengths, indices, expert loads).
-    DataDependent,
-    /// The arguments do not fit the operator.
-    BadArguments,
+words! {
+    /// Why the cost of an operator is unknown.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum UnknownCost with fn name {
+        /// The operator that launched the kernels is not known.
+        NoOperator = "no_operator",
+        /// The profile records no shapes for the call.
+        NoShapes = "no_shapes",
+        /// Shapes are recorded, but not the numbers (strides, padding, dimensions) the cost depends on.
+        NoScalars = "no_scalars",
+        /// Shapes are recorded, but the element type of an operand is not.
+        NoDType = "no_dtype",
+        /// The cost table has no entry for the operator.
+        UnknownOp = "unknown_op",
+        /// The cost depends on data that a profile does not record (lengths, indices, expert loads).
+        DataDependent = "data_dependent",
+        /// The arguments do not fit the operator.
+        BadArguments = "bad_arguments",
+    }
 }
 
 impl UnknownCost {
-    /// All reasons with their words in cost files, in the order of this type.
-    pub const ALL: [(UnknownCost, &'static str); 7] = [
-        (UnknownCost::NoOperator, "no_operator"),
-        (UnknownCost::NoShapes, "no_shapes"),
-        (UnknownCost::NoScalars, "no_scalars"),
-        (UnknownCost::NoDType, "no_dtype"),
-        (UnknownCost::UnknownOp, "unknown_op"),
-        (UnknownCost::DataDependent, "data_dependent"),
-        (UnknownCost::BadArguments, "bad_arguments"),
-    ];
-
-    /// The word used in cost files.
-    pub fn name(self) -> &'static str {
-        word(&UnknownCost::ALL, self).unwrap_or_default()
-    }
-
     /// The phrase used in reports.
     pub fn describe(self) -> &'static str {
         match self {

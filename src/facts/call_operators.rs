@@ -7,10 +7,9 @@ use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::call_stacks::CallStacks;
-use super::enclosing_ops::operator_in;
-use super::gap::held_by_a_call;
-use crate::correlate::Run;
-use crate::profile::{ApiClass, CallId, CaptureId, HostRange, RangeKind, Span, StrId, ThreadId};
+use super::enclosing_ops::{is_operator, operator_in};
+use crate::correlate::{GapCause, Run};
+use crate::profile::{ApiClass, CallId, CaptureId, Span, StrId, ThreadId};
 
 /// The operators around calls, and around captures of copies and memsets into CUDA graphs.
 #[derive(Debug)]
@@ -133,13 +132,12 @@ impl<K: Eq + Hash> Enclosed<K> {
     }
 }
 
-/// Whether a range is one of an operator, of torch.profiler or of `emit_nvtx`.
-pub(super) fn is_operator(range: &HostRange) -> bool {
-    match range.kind {
-        RangeKind::CpuOp => true,
-        RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
-        _ => false,
-    }
+/// Causes for which it matters what the host was doing in its call.
+pub(super) fn held_by_a_call(cause: GapCause) -> bool {
+    matches!(
+        cause,
+        GapCause::AfterSync | GapCause::BlockingCopy | GapCause::Allocation | GapCause::SlowLaunch
+    )
 }
 
 /// The operators around each of these moments, which are in time order.

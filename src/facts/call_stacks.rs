@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::call_operators::is_operator;
-use super::enclosing_ops::operator_in;
+use super::enclosing_ops::{is_operator, operator_in};
 use super::gap::Gaps;
 use super::{Answer, Entry, facts};
+use crate::base::time_by::TimeBy;
 use crate::correlate::{PythonFrame, Run, readable_name};
 use crate::profile::{CallId, RangeKind, Span, StrId, ThreadId};
 
@@ -177,40 +177,33 @@ fn check<'a>(operators: impl Iterator<Item = &'a str>) -> Option<&'static str> {
 /// The stacks of the calls behind a group of gaps, by idle time in ns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GroupStacks {
-    functions: FxHashMap<Option<StrId>, i64>,
-    checks: FxHashMap<Option<&'static str>, i64>,
+    functions: TimeBy<Option<StrId>>,
+    checks: TimeBy<Option<&'static str>>,
     known: bool,
     libraries: u8,
 }
 
 impl GroupStacks {
     pub(super) fn add(&mut self, stack: CallStack, ns: i64) {
-        *self.functions.entry(stack.function).or_default() += ns;
-        *self.checks.entry(stack.check).or_default() += ns;
+        self.functions.add(stack.function, ns);
+        self.checks.add(stack.check, ns);
         self.known |= stack.known;
         self.libraries |= stack.libraries;
     }
 
     pub(super) fn append(&mut self, other: GroupStacks) {
-        super::gap::merge(&mut self.functions, other.functions);
-        super::gap::merge(&mut self.checks, other.checks);
+        self.functions.append(other.functions);
+        self.checks.append(other.checks);
         self.known |= other.known;
         self.libraries |= other.libraries;
     }
-}
-
-/// What holds for more than half of the time.
-fn mostly<T: Copy>(times: &FxHashMap<Option<T>, i64>) -> Option<T> {
-    let all: i64 = times.values().sum();
-    let most = times.iter().find(|(_, ns)| **ns > all / 2);
-    most.and_then(|(what, _)| *what)
 }
 
 pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     /// For `after_sync` and `blocking_copy`: the innermost Python function of the program around the waits behind
     /// most of the time, as `name (folder/file.py:line)`; silent without Python stacks
     "gap.waiting_function": STR => |g| {
-        let function = mostly(&g.group.stacks.functions);
+        let function = g.group.stacks.functions.most().flatten();
         let function = function.map(|id| readable_name(g.table.text(id)));
         Answer::or_silent(function.as_deref())
     },
@@ -224,7 +217,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     },
     /// For `after_sync` and `blocking_copy`: the test for values that are not finite whose result the waits behind
     /// most of the time read: `isnan`, `isinf` or `isfinite`; silent where they read something else
-    "gap.checks": STR => |g| Answer::or_silent(mostly(&g.group.stacks.checks)),
+    "gap.checks": STR => |g| Answer::or_silent(g.group.stacks.checks.most().flatten()),
 };
 
 #[cfg(test)]

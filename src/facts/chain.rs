@@ -12,9 +12,10 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use self::matches::Matches;
-use super::enclosing_ops::EnclosingOps;
-use super::{Entry, FactTable, SitePart, Subject, facts, word};
+use super::enclosing_ops::{EnclosingOps, plain_name};
+use super::{Entry, FactTable, SitePart, Subject, facts};
 use crate::base::DType;
+use crate::base::words::words;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
 use crate::profile::{ConfigId, DeviceId, Kernel, KernelId, ProcessId, StrId};
@@ -26,53 +27,30 @@ mod rope;
 #[cfg(test)]
 mod tests;
 
-/// The kind of a recognized sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Attention,
-    Norm,
-    DoubleLogSoftmax,
-    ConvNorm,
-    LogitsUpcast,
-    LogOfSoftmax,
-    Softmax,
-    Rope,
-    Gelu,
-    GatedActivation,
-    Silu,
-    Lora,
-    SharedInput,
-    ExpertLoop,
-    Adam,
-    Pointwise,
-}
-
-impl Kind {
-    /// Every kind with its word in rules.
-    pub(super) const ALL: [(Kind, &'static str); 16] = [
-        (Kind::Attention, "attention"),
-        (Kind::Norm, "norm"),
-        (Kind::DoubleLogSoftmax, "double_log_softmax"),
-        (Kind::ConvNorm, "conv_norm"),
-        (Kind::LogitsUpcast, "logits_upcast"),
-        (Kind::LogOfSoftmax, "log_of_softmax"),
-        (Kind::Softmax, "softmax"),
-        (Kind::Rope, "rope"),
-        (Kind::Gelu, "gelu"),
-        (Kind::GatedActivation, "gated_activation"),
-        (Kind::Silu, "silu"),
-        (Kind::Lora, "lora"),
-        (Kind::SharedInput, "shared_input"),
-        (Kind::ExpertLoop, "expert_loop"),
-        (Kind::Adam, "adam"),
-        (Kind::Pointwise, "pointwise"),
-    ];
-
-    /// The word used in rules.
-    pub(super) fn name(self) -> &'static str {
-        word(&Kind::ALL, self).unwrap_or_default()
+words! {
+    /// The kind of a recognized sequence.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub(super) enum Kind with fn name {
+        Attention = "attention",
+        Norm = "norm",
+        DoubleLogSoftmax = "double_log_softmax",
+        ConvNorm = "conv_norm",
+        LogitsUpcast = "logits_upcast",
+        LogOfSoftmax = "log_of_softmax",
+        Softmax = "softmax",
+        Rope = "rope",
+        Gelu = "gelu",
+        GatedActivation = "gated_activation",
+        Silu = "silu",
+        Lora = "lora",
+        SharedInput = "shared_input",
+        ExpertLoop = "expert_loop",
+        Adam = "adam",
+        Pointwise = "pointwise",
     }
 }
+
+impl Kind {}
 
 /// All occurrences of one sequence in one layer pattern.
 #[derive(Debug, Clone)]
@@ -184,12 +162,6 @@ struct Work<'a> {
     /// Of a kernel that is known by its name only: the third dimension of its grid, which for products is
     /// their number.
     by_name: Option<u32>,
-}
-
-/// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax` become
-/// `mul`, `mul` and `softmax`.
-pub(super) fn plain_name(name: &str) -> &str {
-    name.trim_matches('_')
 }
 
 /// Every chain of the run, by kind, layer and operators. `around` is called only if it is needed to

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::message::message_of;
 use crate::base::statistics::median;
 use crate::correlate::{Direction, Run};

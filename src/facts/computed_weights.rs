@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::chain::plain_name;
 use super::conversion::ParameterShapes;
-use super::enclosing_ops::EnclosingOps;
+use super::enclosing_ops::{EnclosingOps, plain_name};
 use super::site::Sites;
 use super::{Answer, Entry, Runs, facts};
 use crate::correlate::{Direction, OpArgs, OpName, Run, Site, SiteId};

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::site::{SiteScope, Sites};
 use super::{Entry, facts};
 use crate::base::DType;

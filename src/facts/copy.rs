@@ -7,7 +7,9 @@ use rustc_hash::FxHashMap;
 use super::call_operators::{CallOperators, EnclosingRanges};
 use super::enclosing_ops::operator_in;
 use super::gap::CpuWork;
-use super::{Answer, Entry, FactTable, Subject, facts, word};
+use super::{Answer, Entry, FactTable, Subject, facts};
+use crate::base::text::word;
+use crate::base::time_by::TimeBy;
 use crate::correlate::Run;
 use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemoryCopy, MemoryKind, Span, StrId};
 
@@ -121,8 +123,8 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
         let callers = around.entry(key).or_default();
         let enclosing = ops.around_work(copy.captured, id);
         let op = enclosing.map(|ops| ops.outer);
-        *callers.ops.entry(op).or_default() += copy.span.ns();
-        *callers.apis.entry(call.map(|call| call.name)).or_default() += copy.span.ns();
+        callers.ops.add(op, copy.span.ns());
+        callers.apis.add(call.map(|call| call.name), copy.span.ns());
         let group = groups.entry(key).or_insert_with(|| CopyGroup {
             kind: copy.kind,
             src: copy.src,
@@ -178,8 +180,8 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
     }
     for (key, callers) in around {
         if let Some(group) = groups.get_mut(&key) {
-            group.op = most(&callers.ops);
-            group.api = most(&callers.apis);
+            group.op = callers.ops.most().flatten();
+            group.api = callers.apis.most().flatten();
         }
     }
     groups.into_values().collect()
@@ -212,15 +214,8 @@ type GroupKey = (CopyKind, MemoryKind, MemoryKind, bool);
 /// Copy time per operator and per call around it; `None` where there is none.
 #[derive(Debug, Default)]
 struct Callers {
-    ops: FxHashMap<Option<StrId>, i64>,
-    apis: FxHashMap<Option<StrId>, i64>,
-}
-
-/// The name with more than half of the time.
-pub(super) fn most(times: &FxHashMap<Option<StrId>, i64>) -> Option<StrId> {
-    let all: i64 = times.values().fold(0, |sum, ns| sum.saturating_add(*ns));
-    let mut names = times.iter().filter(|(_, ns)| **ns > all / 2);
-    *names.next()?.0
+    ops: TimeBy<Option<StrId>>,
+    apis: TimeBy<Option<StrId>>,
 }
 
 /// nsys' expert rule ignores synchronous copies of up to 64,000 bytes.

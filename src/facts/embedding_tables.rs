@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::site::{SiteScope, Sites};
 use super::{Answer, Entry, Runs, facts};
 use crate::correlate::args::shapes_of;

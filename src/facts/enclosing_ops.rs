@@ -5,10 +5,25 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::chain::plain_name;
 use super::range_paths::{NodeId, RangePaths};
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{EVALUATES, Run, SiteId};
+use crate::profile::{HostRange, RangeKind};
+
+/// An operator's name without dunders and in-place underscores: `__mul__`, `mul_` and `_softmax` become
+/// `mul`, `mul` and `softmax`.
+pub(super) fn plain_name(name: &str) -> &str {
+    name.trim_matches('_')
+}
+
+/// Whether a range is one of an operator, of torch.profiler or of `emit_nvtx`.
+pub(super) fn is_operator(range: &HostRange) -> bool {
+    match range.kind {
+        RangeKind::CpuOp => true,
+        RangeKind::PushPop => range.seq.is_some() || range.op_id.is_some(),
+        _ => false,
+    }
+}
 
 /// Operator names per site.
 #[derive(Debug, Default)]

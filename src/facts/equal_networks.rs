@@ -175,8 +175,10 @@ fn late_ns(run: &Run) -> BTreeMap<Option<SiteId>, i64> {
 }
 
 /// A fact of the networks.
-fn told(program: &ProgramSigns, part: fn(&EqualNetworks) -> Answer) -> Answer {
-    let networks = program.equal_networks.as_ref();
+fn of_networks(
+    networks: Option<&Option<EqualNetworks>>,
+    part: fn(&EqualNetworks) -> Answer,
+) -> Answer {
     networks.map_or(Answer::Absent, |found| {
         Answer::or_silent(found.as_ref().map(part))
     })
@@ -186,13 +188,13 @@ pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
     /// Four or more networks of equal layers, of plain products and pointwise work, which are called one after the
     /// other and cannot get their input from one another
     "run.equal_networks": INT needs LAYERS =>
-        |t| told(&t.program, |networks| (networks.count as u64).into()),
+        |t| of_networks(t.program.equal_networks.as_ref(), |networks| (networks.count as u64).into()),
     /// What their layers have in common, with `*` for the number of a network: `nets.*`
     "run.equal_networks_layer": STR needs LAYERS =>
-        |t| told(&t.program, |networks| networks.name.as_str().into()),
+        |t| of_networks(t.program.equal_networks.as_ref(), |networks| networks.name.as_str().into()),
     /// Their share of the idle time before late launches
     "run.equal_networks_share": DOUBLE needs LAYERS =>
-        |t| told(&t.program, |networks| networks.share.into()),
+        |t| of_networks(t.program.equal_networks.as_ref(), |networks| networks.share.into()),
 };
 
 #[cfg(test)]

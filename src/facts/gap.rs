@@ -1,17 +1,16 @@
 //! Facts of idle intervals, grouped by device, cause and the operator that blocked the host.
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::call_operators::CallOperators;
+use super::call_operators::{CallOperators, held_by_a_call};
 use super::call_stacks::{self, GroupStacks};
-use super::chain::plain_name;
-use super::enclosing_ops::operator_in;
+use super::enclosing_ops::{operator_in, plain_name};
 use super::{Answer, Entry, FactTable, LongGap, Runs, Subject, facts, median};
 use crate::base::statistics::NEARLY_ALL;
+use crate::base::time_by::TimeBy;
 use crate::correlate::{
     Activity, DeviceTimeline, Direction, Gap, GapCause, HostParts, OpName, PatternId, Run, SiteId,
     StepId, readable_name,
@@ -135,21 +134,21 @@ struct Lengths {
     without_call: u64,
     /// The longest one, by the part that recording cannot explain.
     longest: LongestGap,
-    blamed: FxHashMap<StrId, i64>,
-    before: FxHashMap<Option<StrId>, i64>,
+    blamed: TimeBy<StrId>,
+    before: TimeBy<Option<StrId>>,
     before_copy: i64,
     copy: i64,
     /// Time right after copies to the host, and the size of the largest.
     after_copy: i64,
     after_copy_bytes: u64,
-    short_calls: FxHashMap<Option<StrId>, i64>,
+    short_calls: TimeBy<Option<StrId>>,
     /// Where operators ran on the CPU: these, and time per operator, function or range around most of a gap.
     cpu: CpuTimes,
-    inside: FxHashMap<Option<StrId>, i64>,
+    inside: TimeBy<Option<StrId>>,
     behind_waits: BehindWaits,
     stacks: GroupStacks,
     /// Time behind waits inside layers, per pattern of the layer whose kernel followed.
-    in_layers: FxHashMap<PatternId, i64>,
+    in_layers: TimeBy<PatternId>,
     at_end: i64,
     /// Time behind waits for copies to the GPU, and their sizes.
     after_input: i64,
@@ -163,10 +162,10 @@ struct Lengths {
     first_calls: i64,
     first_loads: i64,
     /// Time per step that the work after the gap belongs to.
-    steps: FxHashMap<Option<StepId>, i64>,
+    steps: TimeBy<Option<StepId>>,
     /// Time per operator around the blamed calls, and per outermost one.
-    around: FxHashMap<StrId, i64>,
-    outer: FxHashMap<StrId, i64>,
+    around: TimeBy<StrId>,
+    outer: TimeBy<StrId>,
     host: HostParts,
     /// Time that recording cannot explain of the gaps in `host`.
     host_reliable: i64,
@@ -204,14 +203,14 @@ impl Lengths {
         self.calls.extend(other.calls);
         self.without_call += other.without_call;
         self.longest.replace(other.longest);
-        merge(&mut self.blamed, other.blamed);
-        merge(&mut self.before, other.before);
-        merge(&mut self.short_calls, other.short_calls);
+        self.blamed.append(other.blamed);
+        self.before.append(other.before);
+        self.short_calls.append(other.short_calls);
         self.cpu.append(other.cpu);
-        merge(&mut self.inside, other.inside);
+        self.inside.append(other.inside);
         self.behind_waits.append(other.behind_waits);
         self.stacks.append(other.stacks);
-        merge(&mut self.in_layers, other.in_layers);
+        self.in_layers.append(other.in_layers);
         self.before_copy += other.before_copy;
         self.copy += other.copy;
         self.after_copy += other.after_copy;
@@ -225,27 +224,21 @@ impl Lengths {
         self.avoidable.add(other.avoidable);
         self.first_calls += other.first_calls;
         self.first_loads += other.first_loads;
-        merge(&mut self.steps, other.steps);
-        merge(&mut self.around, other.around);
-        merge(&mut self.outer, other.outer);
+        self.steps.append(other.steps);
+        self.around.append(other.around);
+        self.outer.append(other.outer);
     }
 
     /// The plain names of the operators around nearly all of the time.
     fn inside(&self, run: &Run) -> Arc<[Arc<str>]> {
         let most = NEARLY_ALL * self.ns() as f64;
-        let ops = self.around.iter().filter(|(_, ns)| **ns as f64 >= most);
+        let ops = self.around.iter().filter(|(_, ns)| *ns as f64 >= most);
         let mut names: Vec<&str> = ops
-            .filter_map(|(op, _)| operator_in(run.profile.text(*op)))
+            .filter_map(|(op, _)| operator_in(run.profile.text(op)))
             .collect();
         names.sort_unstable();
         names.dedup();
         names.into_iter().map(Arc::from).collect()
-    }
-}
-
-pub(super) fn merge<K: Eq + Hash>(times: &mut FxHashMap<K, i64>, others: FxHashMap<K, i64>) {
-    for (key, ns) in others {
-        *times.entry(key).or_default() += ns;
     }
 }
 
@@ -339,7 +332,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             }
             let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
             let step = link.map_or_else(|| step_of_launch(run, gap), |link| link.step);
-            *lengths.steps.entry(step).or_default() += gap.reliable_ns;
+            lengths.steps.add(step, gap.reliable_ns);
             let site = link.and_then(|link| link.site);
             if site.is_some_and(|site| is_beside_model(costed, site)) {
                 lengths.beside_model += gap.reliable_ns;
@@ -357,7 +350,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 let site = site.and_then(|site| run.sites.get(site.idx()));
                 let layer = site.and_then(|site| run.layers.get(site.layer?.idx()));
                 if let Some(layer) = layer {
-                    *lengths.in_layers.entry(layer.pattern).or_default() += gap.reliable_ns;
+                    lengths.in_layers.add(layer.pattern, gap.reliable_ns);
                 }
             }
             if behind_wait && !gap.after_wait {
@@ -367,12 +360,13 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.first_calls += gap.reliable_ns;
                 lengths.first_loads += if first.loads { gap.reliable_ns } else { 0 };
             }
-            *lengths.before.entry(activity.before).or_default() += gap.reliable_ns;
-            let short_calls = lengths.short_calls.entry(activity.short_calls);
-            *short_calls.or_default() += gap.reliable_ns;
+            lengths.before.add(activity.before, gap.reliable_ns);
+            lengths
+                .short_calls
+                .add(activity.short_calls, gap.reliable_ns);
             if on_cpu.is_some() {
                 lengths.cpu.add(gap, &activity.cpu_ops);
-                *lengths.inside.entry(activity.op).or_default() += gap.reliable_ns;
+                lengths.inside.add(activity.op, gap.reliable_ns);
             }
             let behind = &mut lengths.behind_waits;
             behind.add(run, ops, &waits, (device, gap));
@@ -390,13 +384,13 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             }
             lengths.pauses.extend(HostPause::of(gap, activity, at_end));
             if let Some(ops) = around {
-                *lengths.outer.entry(ops.outer).or_default() += gap.reliable_ns;
+                lengths.outer.add(ops.outer, gap.reliable_ns);
                 for op in ops.all.iter() {
-                    *lengths.around.entry(*op).or_default() += gap.reliable_ns;
+                    lengths.around.add(*op, gap.reliable_ns);
                 }
             }
             if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
-                *lengths.blamed.entry(call.name).or_default() += gap.reliable_ns;
+                lengths.blamed.add(call.name, gap.reliable_ns);
             }
         }
         let mut by_cause: BTreeMap<GapCause, BTreeMap<Blamed, Lengths>> = BTreeMap::new();
@@ -438,10 +432,7 @@ fn group(
     let half = lengths.ns() / 2;
     let in_one_step = is_in_one_step(run, &lengths);
     let in_each_step = is_in_each_step(run, &lengths);
-    let main = |times: FxHashMap<Option<StrId>, i64>| {
-        let mut most = times.into_iter().filter(|(_, ns)| *ns > half);
-        most.find_map(|(text, _)| text)
-    };
+    let main = |times: TimeBy<Option<StrId>>| times.above(half).flatten();
     let long_gaps = longest::longest(run, lengths.pauses);
     let input_bytes = median(&mut lengths.input_bytes).map(|bytes| bytes as f64);
     let gaps = &mut lengths.gaps;
@@ -471,8 +462,8 @@ fn group(
         cpu: lengths.cpu,
         behind_waits: lengths.behind_waits,
         stacks: lengths.stacks,
-        in_layers: most_in_layers(lengths.in_layers, half),
-        outer_op: longest(lengths.outer),
+        in_layers: most_in_layers(&lengths.in_layers, half),
+        outer_op: lengths.outer.longest(),
         inside,
         loader: blamed.loader,
         count: gaps.len() as u64,
@@ -483,19 +474,13 @@ fn group(
         longest_before: lengths.longest.before,
         median_ns: median(gaps).unwrap_or(0) as f64,
         window_ns: device.unrecorded_ns() as f64,
-        api: longest(lengths.blamed),
+        api: lengths.blamed.longest(),
     }
 }
 
 /// The layers with most of the time, if all of them have more than `half` of that of a group.
-fn most_in_layers(times: FxHashMap<PatternId, i64>, half: i64) -> Option<PatternId> {
-    let all = times
-        .values()
-        .fold(0_i64, |sum, ns| sum.saturating_add(*ns));
-    let most = times
-        .into_iter()
-        .max_by_key(|&(id, ns)| (ns, std::cmp::Reverse(id)));
-    most.filter(|_| all > half).map(|(id, _)| id)
+fn most_in_layers(times: &TimeBy<PatternId>, half: i64) -> Option<PatternId> {
+    times.longest().filter(|_| times.ns() > half)
 }
 
 /// Whether one of several steps has most of the idle time, each counted as a share of its length, on the host or
@@ -504,9 +489,9 @@ fn most_in_layers(times: FxHashMap<PatternId, i64>, half: i64) -> Option<Pattern
 fn is_in_one_step(run: &Run, lengths: &Lengths) -> bool {
     let mut analyzed = run.steps.iter().filter(|step| !step.warmup);
     let idle = lengths.steps.iter().filter_map(|(id, ns)| {
-        let step = run.steps.get(id.as_ref()?.idx())?;
+        let step = run.steps.get(id?.idx())?;
         let length = step.span.ns().max(step.gpu.map_or(0, Span::ns));
-        Some(*ns as f64 / length.max(1) as f64)
+        Some(ns as f64 / length.max(1) as f64)
     });
     let (most, sum) = idle.fold((0.0, 0.0), |(most, sum): (f64, f64), share| {
         (most.max(share), sum + share)
@@ -515,7 +500,7 @@ fn is_in_one_step(run: &Run, lengths: &Lengths) -> bool {
         .steps
         .iter()
         .filter(|(id, _)| id.is_some())
-        .map(|(_, ns)| *ns)
+        .map(|(_, ns)| ns)
         .sum();
     // Time outside of steps is time that the step does not have.
     let in_steps = counted as f64 / lengths.ns().max(1) as f64;
@@ -535,7 +520,7 @@ fn step_of_launch(run: &Run, gap: &Gap) -> Option<StepId> {
 /// Whether there are several analyzed steps, and each has some of the time of a group.
 fn is_in_each_step(run: &Run, lengths: &Lengths) -> bool {
     let steps = (run.steps.iter().enumerate()).filter(|(_, step)| !step.warmup);
-    let has_some = |at: usize| lengths.steps.contains_key(&Some(StepId::new(at)));
+    let has_some = |at: usize| lengths.steps.contains(Some(StepId::new(at)));
     let (all, with) = steps.fold((0, 0), |(all, with), (at, _)| {
         (all + 1, with + usize::from(has_some(at)))
     });
@@ -550,13 +535,6 @@ fn op_of(run: &Run, kernel: KernelId) -> Option<&OpName> {
     let link = run.links.get(kernel.idx())?;
     let call = run.op_calls.get(link.op?.idx())?;
     run.op_name(call)
-}
-
-/// The name with most time.
-fn longest(times: FxHashMap<StrId, i64>) -> Option<StrId> {
-    let longest = times.into_iter();
-    let longest = longest.max_by_key(|&(name, ns)| (ns, std::cmp::Reverse(name)));
-    longest.map(|(name, _)| name)
 }
 
 /// The operators with most idle time; all others together as none.
@@ -579,14 +557,6 @@ fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
         kept.entry(into).or_default().append(lengths);
     }
     kept
-}
-
-/// Causes for which it matters what the host was doing in its call.
-pub(super) fn held_by_a_call(cause: GapCause) -> bool {
-    matches!(
-        cause,
-        GapCause::AfterSync | GapCause::BlockingCopy | GapCause::Allocation | GapCause::SlowLaunch
-    )
 }
 
 /// The facts of gaps.
@@ -733,7 +703,7 @@ mod tests {
     fn waits_are_in_layers_if_most_of_their_time_is() {
         let in_layers = |half| {
             let times = [(PatternId(0), 20), (PatternId(1), 40)];
-            most_in_layers(times.into_iter().collect(), half)
+            most_in_layers(&times.into_iter().collect(), half)
         };
         assert_eq!(in_layers(50), Some(PatternId(1)));
         assert_eq!(in_layers(60), None);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Entry, FactTable, Subject, Value, facts, word};
+use super::{Answer, Entry, FactTable, Subject, Value, facts};
 use crate::base::DType;
+use crate::base::text::word;
 use crate::gpu::calibration::{self, Reachable};
 use crate::gpu::keys::VENDORS;
 use crate::gpu::{Gpu, How, Vendor};

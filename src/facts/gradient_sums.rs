@@ -2,8 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::chain::plain_name;
-use super::enclosing_ops::{EnclosingOps, KEEPS_GRADIENT, operator_in};
+use super::enclosing_ops::{EnclosingOps, KEEPS_GRADIENT, operator_in, plain_name};
 use super::range_paths::by_string;
 use super::{Entry, Runs, facts};
 use crate::correlate::{Direction, Run, SiteId};

@@ -1,15 +1,14 @@
 //! Facts of the CUDA graphs that the program launches.
 
-use super::run::{devices, missing_share};
 use super::{Answer, Entry, Runs, facts};
 use crate::correlate::WithoutOperator;
 
 pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// GPU time inside whole-graph records, whose kernels are not in the file
-    "run.graph_ns": DOUBLE => |t| devices(t, |d| d.graph_ns),
+    "run.graph_ns": DOUBLE => |t| t.of_devices(|d| d.graph_ns),
     /// Share of busy time inside whole-graph records
     "run.graph_share": DOUBLE =>
-        |t| Answer::share(devices(t, |d| d.graph_ns), t.totals.gpu_busy_ns),
+        |t| Answer::share(t.of_devices(|d| d.graph_ns), t.totals.gpu_busy_ns),
     /// Whole-graph records that are analyzed
     "run.graph_records": INT => |t| t.costed.run.analysed_graphs().count() as u64,
     /// Graph launch calls
@@ -17,5 +16,5 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// Share of kernel time launched by replaying a CUDA graph
     "run.graph_replay_share": DOUBLE => |t| Answer::share(t.sums.replayed_ns, t.sums.kernel_ns),
     /// Share of kernel time launched by replaying a CUDA graph, in kernels whose operator is not known
-    "run.unnamed_replay_share": DOUBLE => |t| missing_share(t, &[WithoutOperator::GraphReplay]),
+    "run.unnamed_replay_share": DOUBLE => |t| t.missing_share(&[WithoutOperator::GraphReplay]),
 };

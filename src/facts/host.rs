@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::call_operators::CallOperators;
-use super::copy::most;
 use super::{Answer, Entry, Runs, facts};
+use crate::base::time_by::TimeBy;
 use crate::correlate::{Run, is_profilers_own, waited_share};
 use crate::profile::{
     ApiClass, CallId, CopyKind, DeviceId, MemoryKind, ProcessId, SerialNumber, Span, StrId,
@@ -98,12 +98,12 @@ fn memset_op(run: &Run, ops: &CallOperators) -> Option<StrId> {
     let analyzed = sets
         .zip(&run.window.sets)
         .filter(|(_, analyzed)| **analyzed);
-    let mut times: FxHashMap<Option<StrId>, i64> = FxHashMap::default();
+    let mut times: TimeBy<Option<StrId>> = TimeBy::default();
     for ((set, call), _) in analyzed.filter(|((set, _), _)| overlaps(set.span, window)) {
         let around = ops.around_work(set.captured, *call);
-        *times.entry(around.map(|ops| ops.outer)).or_default() += set.span.ns();
+        times.add(around.map(|ops| ops.outer), set.span.ns());
     }
-    most(&times)
+    times.most().flatten()
 }
 
 /// Calls that free device memory and wait for the GPU. Not those of memory pools, which do not wait, and

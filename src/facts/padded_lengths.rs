@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::{Answer, Entry, Runs, facts};
 use crate::correlate::args::shapes_of;
 use crate::correlate::{OpArgs, Run, Tensor};

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::equal_networks::{self, EqualNetworks};
 use super::late_layers::{self, LateLayers};
 use super::maker::{Maker, library_of, maker};
-use super::{Answer, Entry, Runs, facts, word};
+use super::{Answer, Entry, Runs, facts};
 use crate::base::statistics::NEARLY_ALL;
+use crate::base::words::words;
 use crate::correlate::{GapCause, OpName, Run, ScopeId, Site, function_in};
 use crate::cost::Costed;
 use crate::profile::{RangeId, RangeKind, StrId};
@@ -74,31 +75,21 @@ impl ProgramSigns {
     }
 }
 
-/// What the program calls to run its work on a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Framework {
-    PyTorch,
-    /// XLA: JAX, or TensorFlow.
-    Xla,
-    TensorRt,
-    /// CUDA itself, or what is not known here.
-    #[default]
-    Other,
+words! {
+    /// What the program calls to run its work on a GPU.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub(super) enum Framework with fn name {
+        PyTorch = "pytorch",
+        /// XLA: JAX, or TensorFlow.
+        Xla = "xla",
+        TensorRt = "tensorrt",
+        /// CUDA itself, or what is not known here.
+        #[default]
+        Other = "other",
+    }
 }
 
 impl Framework {
-    /// All, with their words in rules.
-    pub(super) const ALL: [(Framework, &'static str); 4] = [
-        (Framework::PyTorch, "pytorch"),
-        (Framework::Xla, "xla"),
-        (Framework::TensorRt, "tensorrt"),
-        (Framework::Other, "other"),
-    ];
-
-    fn name(self) -> &'static str {
-        word(&Framework::ALL, self).unwrap_or_default()
-    }
-
     /// PyTorch where its profiler wrote the file, where its operators or kernels are seen, or those of Triton and of
     /// libraries, which XLA uses as well.
     fn of(costed: &Costed) -> Framework {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::range_paths::by_string;
 use crate::correlate::args::shapes_of;
 use crate::correlate::{ArgValue, Direction, OpArgs, SiteId, Tensor};

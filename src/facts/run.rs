@@ -202,7 +202,7 @@ fn has_shapes(run: &Run, site: &Site) -> bool {
 fn updates(site: &Site) -> bool {
     let on_lists = || {
         let op = site.op.as_ref();
-        op.is_some_and(|op| super::chain::plain_name(&op.name).starts_with("foreach"))
+        op.is_some_and(|op| super::enclosing_ops::plain_name(&op.name).starts_with("foreach"))
     };
     match site.direction {
         Direction::Bprop => true,
@@ -240,28 +240,20 @@ const OPTIMIZERS: &[&str] = &[
     "adam", "sgd", "lamb", "adagrad", "rmsprop", "adadelta", "lars",
 ];
 
-pub(super) fn devices(
-    t: &FactTable<'_>,
-    field: fn(&crate::correlate::DeviceTimeline) -> i64,
-) -> f64 {
-    t.costed
-        .run
-        .timeline
-        .devices
-        .iter()
-        .map(|d| field(d) as f64)
-        .sum()
-}
+impl FactTable<'_> {
+    /// The sum of a time of the devices.
+    pub(super) fn of_devices(&self, field: fn(&crate::correlate::DeviceTimeline) -> i64) -> f64 {
+        let devices = self.costed.run.timeline.devices.iter();
+        devices.map(|device| field(device) as f64).sum()
+    }
 
-pub(super) fn missing_share(t: &FactTable<'_>, kinds: &[WithoutOperator]) -> Answer {
-    let run = &t.costed.run;
-    let ns: i64 = run
-        .sites
-        .iter()
-        .filter(|s| s.missing.is_some_and(|m| kinds.contains(&m)))
-        .map(|s| s.time_ns)
-        .fold(0, i64::saturating_add);
-    Answer::share(ns as f64, t.sums.kernel_ns)
+    /// The share of kernel time without an operator for one of these reasons.
+    pub(super) fn missing_share(&self, reasons: &[WithoutOperator]) -> Answer {
+        let sites = self.costed.run.sites.iter();
+        let missing = sites.filter(|s| s.missing.is_some_and(|m| reasons.contains(&m)));
+        let ns = missing.map(|s| s.time_ns).fold(0, i64::saturating_add);
+        Answer::share(ns as f64, self.sums.kernel_ns)
+    }
 }
 
 /// All facts of the run, from all modules.
@@ -320,7 +312,7 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     "run.busy_share": DOUBLE => |t| Answer::share(t.totals.gpu_busy_ns, t.totals.window_ns),
     /// Share of the window in which a kernel or graph ran
     "run.kernel_busy_share": DOUBLE =>
-        |t| Answer::share(devices(t, |d| d.kernel_ns), t.totals.window_ns),
+        |t| Answer::share(t.of_devices(|d| d.kernel_ns), t.totals.window_ns),
     /// Window minus busy, summed over devices
     "run.idle_ns": DOUBLE => |t| t.totals.idle_ns,
     /// Share of the window in which the GPU did nothing
@@ -373,7 +365,7 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     /// a step only has more cached keys than the one before
     "run.step_weight_shapes": INT needs SHAPES => |t| t.sums.step_weight_shapes,
     /// Union of memory copies, summed over devices
-    "run.copy_ns": DOUBLE => |t| devices(t, |d| d.copy_ns),
+    "run.copy_ns": DOUBLE => |t| t.of_devices(|d| d.copy_ns),
     /// Copying while no kernel ran, summed over devices
     "run.exposed_copy_ns": DOUBLE => |t| t.totals.copy_ns,
     /// Share of the window spent copying while no kernel ran
@@ -382,9 +374,9 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     /// runs without a backward pass also those of unknown shapes
     "run.weight_bound_ns": DOUBLE => |t| t.sums.weight_bound_ns,
     /// Union of communication kernels, summed over devices
-    "run.comm_ns": DOUBLE => |t| devices(t, |d| d.comm_ns),
+    "run.comm_ns": DOUBLE => |t| t.of_devices(|d| d.comm_ns),
     /// Communication while no other kernel ran, summed over devices
-    "run.exposed_comm_ns": DOUBLE => |t| devices(t, |d| d.exposed_comm_ns),
+    "run.exposed_comm_ns": DOUBLE => |t| t.of_devices(|d| d.exposed_comm_ns),
     /// Communication of kernels launched in the analyzed steps while no other kernel ran, per device and
     /// step
     "run.exposed_comm_per_step_ns": DOUBLE needs STEPS => |t| t.sums.exposed_comm_per_step_ns,
@@ -398,12 +390,12 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     "run.comm_same_stream_share": DOUBLE => |t| Answer::or_silent(t.collectives.same_stream_share),
     /// Share of the window spent communicating while no other kernel ran
     "run.exposed_comm_share": DOUBLE =>
-        |t| Answer::share(devices(t, |d| d.exposed_comm_ns), t.totals.window_ns),
+        |t| Answer::share(t.of_devices(|d| d.exposed_comm_ns), t.totals.window_ns),
     /// Share of kernel time without a launch row
-    "run.no_launch_share": DOUBLE => |t| missing_share(t, &[WithoutOperator::NoLaunch]),
+    "run.no_launch_share": DOUBLE => |t| t.missing_share(&[WithoutOperator::NoLaunch]),
     /// Share of kernel time whose launch is known but whose operator is not
     "run.unknown_op_share": DOUBLE =>
-        |t| missing_share(t, &[WithoutOperator::NoRange, WithoutOperator::NoOperator]),
+        |t| t.missing_share(&[WithoutOperator::NoRange, WithoutOperator::NoOperator]),
     /// The file holds any range, marker or annotation
     "run.has_ranges": BOOL => |t| !t.costed.run.profile.ranges.is_empty(),
     /// Share of kernel time in GEMM, convolution, attention and RNN kernels

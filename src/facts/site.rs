@@ -1,6 +1,6 @@
 //! Facts of a site: all op calls with the same layer, operator, direction, shapes and dtypes.
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::equal_calls::EqualCalls;
 use super::{Answer, Entry, FactTable, Subject, facts};
 use crate::base::DType;

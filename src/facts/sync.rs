@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::call_operators::CallOperators;
 use super::{Answer, Entry, Runs, facts};
 use crate::base::statistics::median;
+use crate::base::time_by::TimeBy;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run, Wait};
 use crate::profile::{CopyKind, ProcessId, Span, StrId, ThreadId};
 
@@ -104,15 +105,13 @@ fn host_window_ns(run: &Run, window: Span) -> i64 {
 
 /// The innermost source line of the program around most of the time of these waits.
 fn line(run: &Run, ops: &CallOperators, waits: &[Wait]) -> Option<String> {
-    let mut lines: FxHashMap<StrId, i64> = FxHashMap::default();
+    let mut lines: TimeBy<StrId> = TimeBy::default();
     for wait in waits {
         if let Some(text) = ops.stacks.at(wait.id).function {
-            *lines.entry(text).or_default() += wait.span.ns();
+            lines.add(text, wait.span.ns());
         }
     }
-    let most = lines.into_iter();
-    let (text, _) = most.max_by_key(|&(text, ns)| (ns, std::cmp::Reverse(text)))?;
-    PythonFrame::parse(run.profile.text(text)).map(|frame| frame.short())
+    PythonFrame::parse(run.profile.text(lines.longest()?)).map(|frame| frame.short())
 }
 
 /// How long after a wait the host is still catching up: in this time it launches hundreds of kernels.

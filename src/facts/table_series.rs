@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::chain::plain_name;
 use super::embedding_tables::gradient;
-use super::enclosing_ops::EnclosingOps;
+use super::enclosing_ops::{EnclosingOps, plain_name};
 use super::site::{SiteScope, Sites};
 use super::{Answer, Entry, facts};
 use crate::base::DType;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::chain::plain_name;
+use super::enclosing_ops::plain_name;
 use super::framework_signs::OPTIMIZER_STEP;
 use crate::correlate::{Direction, Site};
 use crate::cost::{Costed, Family};

@@ -6,48 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use super::edit::Edit;
 use crate::base::glob::Glob;
-use crate::base::text::word;
+use crate::base::words::words;
 use crate::correlate::SiteId;
 use crate::facts::{Member, SitePart};
 
-/// How serious a finding is, as the rule file states it (or `error` by `error_when`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Severity {
-    /// Worth knowing; no change is needed.
-    Note,
-    /// Costs time that a change to the program can save.
-    Warning,
-    /// A serious problem, to be fixed first.
-    Error,
-}
-
-impl Severity {
-    /// Every severity with its word in rule files and reports, in ascending order.
-    pub const ALL: [(Severity, &'static str); 3] = [
-        (Severity::Note, "note"),
-        (Severity::Warning, "warning"),
-        (Severity::Error, "error"),
-    ];
-
-    /// The word for this severity in rule files and reports: `warning`.
-    pub fn word(self) -> &'static str {
-        word(&Self::ALL, self).unwrap_or_default()
+words! {
+    /// How serious a finding is, as the rule file states it (or `error` by `error_when`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    pub enum Severity with fn word, serde {
+        /// Worth knowing; no change is needed.
+        Note = "note",
+        /// Costs time that a change to the program can save.
+        Warning = "warning",
+        /// A serious problem, to be fixed first.
+        Error = "error",
     }
 }
 
-/// How likely it is that a finding of a rule is right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum Confidence {
-    /// The evidence also fits other explanations.
-    Low,
-    /// Likely, but the saving may be smaller than estimated.
-    Medium,
-    /// The recorded facts establish the problem.
-    High,
+impl Severity {}
+
+words! {
+    /// How likely it is that a finding of a rule is right.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    pub enum Confidence with fn word, serde {
+        /// The evidence also fits other explanations.
+        Low = "low",
+        /// Likely, but the saving may be smaller than estimated.
+        Medium = "medium",
+        /// The recorded facts establish the problem.
+        High = "high",
+    }
 }
 
 impl Confidence {
@@ -57,18 +47,6 @@ impl Confidence {
             Confidence::High => Confidence::Medium,
             Confidence::Medium | Confidence::Low => Confidence::Low,
         }
-    }
-
-    /// Every level with its word in rule files and reports, in ascending order.
-    pub const ALL: [(Confidence, &'static str); 3] = [
-        (Confidence::Low, "low"),
-        (Confidence::Medium, "medium"),
-        (Confidence::High, "high"),
-    ];
-
-    /// The word for this level in rule files and reports: `medium`.
-    pub fn word(self) -> &'static str {
-        word(&Self::ALL, self).unwrap_or_default()
     }
 
     /// The factor, above 0 and at most 1, that a saving is multiplied by when findings are ranked.

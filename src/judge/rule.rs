@@ -9,7 +9,7 @@ use super::finding::{Confidence, SavingKind, Severity};
 use super::template::Template;
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
-use crate::base::text::word;
+use crate::base::words::words;
 use crate::facts::{MemberKind, Value};
 
 /// The folders of rules, each with its subject. The folder of a rule is its category.
@@ -224,43 +224,29 @@ pub struct Fix {
     pub text: Template,
 }
 
-/// Which members form one finding. By default, members of the same place do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupBy {
-    /// All members form one finding.
-    Run,
-    /// One finding per layer.
-    Layer,
-    /// One finding per rank.
-    Rank,
-    /// One finding per kernel, by its label.
-    Kernel,
-    /// One finding per thing that is changed to change kernels: a library for one kind of work, an engine,
-    /// else a kernel by its label.
-    Change,
-    /// One finding per kind of work.
-    Family,
-    /// One finding per cause of idle time.
-    Cause,
-}
-
-impl GroupBy {
-    /// Every grouping with its word in rule files.
-    pub const ALL: [(GroupBy, &'static str); 7] = [
-        (GroupBy::Run, "run"),
-        (GroupBy::Layer, "layer"),
-        (GroupBy::Rank, "rank"),
-        (GroupBy::Kernel, "kernel"),
-        (GroupBy::Change, "change"),
-        (GroupBy::Family, "family"),
-        (GroupBy::Cause, "cause"),
-    ];
-
-    /// The word for this grouping in rule files: `layer`.
-    pub fn word(self) -> &'static str {
-        word(&Self::ALL, self).unwrap_or_default()
+words! {
+    /// Which members form one finding. By default, members of the same place do.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum GroupBy with fn word {
+        /// All members form one finding.
+        Run = "run",
+        /// One finding per layer.
+        Layer = "layer",
+        /// One finding per rank.
+        Rank = "rank",
+        /// One finding per kernel, by its label.
+        Kernel = "kernel",
+        /// One finding per thing that is changed to change kernels: a library for one kind of work, an engine,
+        /// else a kernel by its label.
+        Change = "change",
+        /// One finding per kind of work.
+        Family = "family",
+        /// One finding per cause of idle time.
+        Cause = "cause",
     }
 }
+
+impl GroupBy {}
 
 /// A value of a rule that a user can change with `--set`.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,6 @@
 //! The operators of PyTorch that the launching threads ran on the CPU in their pauses.
 
-use rustc_hash::FxHashMap;
-
+use crate::base::time_by::TimeBy;
 use crate::correlate::pruning::{LONG_RANGE_NS, OPERATORS};
 use crate::profile::{HostRange, Profile, RangeKind, Span, StrId};
 
@@ -26,7 +25,7 @@ const LEAST_NS: i64 = 100_000;
 const MOST_OPS: usize = 1 << 10;
 
 /// Time per operator in one pause.
-pub(super) type Times = FxHashMap<StrId, i64>;
+pub(super) type Times = TimeBy<StrId>;
 
 /// An operator that has not ended.
 #[derive(Debug)]
@@ -155,8 +154,8 @@ impl<'a> ThreadOps<'a> {
         let first = self.pauses.partition_point(|pause| pause.end <= span.start);
         let later = self.pauses.iter().zip(&mut self.times).skip(first);
         for (pause, times) in later.take_while(|(pause, _)| pause.start < span.end) {
-            if times.len() < MOST_OPS || times.contains_key(&text) {
-                *times.entry(text).or_default() += span.clip(*pause).ns();
+            if times.len() < MOST_OPS || times.contains(text) {
+                times.add(text, span.clip(*pause).ns());
             }
         }
     }

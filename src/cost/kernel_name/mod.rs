@@ -6,7 +6,7 @@
 //! contains the optimizer `lamb`.
 
 use crate::base::DType;
-use crate::base::text::word;
+use crate::base::words::words;
 
 mod attention;
 mod library;
@@ -77,111 +77,76 @@ pub fn is_communication(name: &str) -> bool {
     !native::inductor(&parts, &mut out) && native::communication(&parts, &mut out)
 }
 
-/// What kind of work a kernel or an operator does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Family {
-    /// Matrix products.
-    Gemm,
-    /// Convolutions.
-    Conv,
-    /// Fused attention.
-    Attention,
-    /// Recurrent layers: LSTM, GRU, plain RNN.
-    Rnn,
-    /// Normalization layers: batch, layer, group, instance and RMS norm.
-    Norm,
-    /// Softmax and log-softmax.
-    Softmax,
-    /// Loss functions.
-    Loss,
-    /// Elementwise operators.
-    Pointwise,
-    /// Dropout.
-    Dropout,
-    /// Reductions: sum, mean, max, norm of a tensor; operators such as `cumsum`.
-    Reduce,
-    /// Copies by a kernel that keep the element type.
-    Copy,
-    /// Copies that change the element type.
-    Cast,
-    /// NCHW <-> NHWC and other layout changes made by a library.
-    Layout,
-    /// Concatenation.
-    Cat,
-    /// Writing one value to all elements.
-    Fill,
-    /// Random number generation.
-    Random,
-    /// Embedding lookups and their gradients.
-    Embedding,
-    /// Gather, scatter, index selection and masking.
-    Index,
-    /// Sorting, top-k and unique.
-    Sort,
-    /// Kernels of scans, where each element depends on those before it: running sums, the states of Mamba.
-    Scan,
-    /// Pooling.
-    Pool,
-    /// Resizing and grid sampling.
-    Interpolate,
-    /// Optimizer steps and gradient scaling.
-    Optimizer,
-    /// Collectives and point-to-point messages between GPUs.
-    Communication,
-    /// Memory copies that a profiler lists among the kernels.
-    Memcpy,
-    /// Memory sets that a profiler lists among the kernels.
-    Memset,
-    /// Split-K reductions, offset computations, epilogues, Winograd transforms.
-    Helper,
-    /// Conversions to and from quantized types.
-    Quantize,
-    /// Operators that a compiler fused into one kernel whose name does not tell their kind.
-    Fused,
-    /// The kind of work is not known.
-    #[default]
-    Unknown,
+words! {
+    /// What kind of work a kernel or an operator does.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Family with fn name {
+        /// Matrix products.
+        Gemm = "gemm",
+        /// Convolutions.
+        Conv = "conv",
+        /// Fused attention.
+        Attention = "attention",
+        /// Recurrent layers: LSTM, GRU, plain RNN.
+        Rnn = "rnn",
+        /// Normalization layers: batch, layer, group, instance and RMS norm.
+        Norm = "norm",
+        /// Softmax and log-softmax.
+        Softmax = "softmax",
+        /// Loss functions.
+        Loss = "loss",
+        /// Elementwise operators.
+        Pointwise = "pointwise",
+        /// Dropout.
+        Dropout = "dropout",
+        /// Reductions: sum, mean, max, norm of a tensor; operators such as `cumsum`.
+        Reduce = "reduce",
+        /// Copies by a kernel that keep the element type.
+        Copy = "copy",
+        /// Copies that change the element type.
+        Cast = "cast",
+        /// NCHW <-> NHWC and other layout changes made by a library.
+        Layout = "layout",
+        /// Concatenation.
+        Cat = "cat",
+        /// Writing one value to all elements.
+        Fill = "fill",
+        /// Random number generation.
+        Random = "random",
+        /// Embedding lookups and their gradients.
+        Embedding = "embedding",
+        /// Gather, scatter, index selection and masking.
+        Index = "index",
+        /// Sorting, top-k and unique.
+        Sort = "sort",
+        /// Kernels of scans, where each element depends on those before it: running sums, the states of Mamba.
+        Scan = "scan",
+        /// Pooling.
+        Pool = "pool",
+        /// Resizing and grid sampling.
+        Interpolate = "interpolate",
+        /// Optimizer steps and gradient scaling.
+        Optimizer = "optimizer",
+        /// Collectives and point-to-point messages between GPUs.
+        Communication = "communication",
+        /// Memory copies that a profiler lists among the kernels.
+        Memcpy = "memcpy",
+        /// Memory sets that a profiler lists among the kernels.
+        Memset = "memset",
+        /// Split-K reductions, offset computations, epilogues, Winograd transforms.
+        Helper = "helper",
+        /// Conversions to and from quantized types.
+        Quantize = "quantize",
+        /// Operators that a compiler fused into one kernel whose name does not tell their kind.
+        Fused = "fused",
+    } unlisted {
+        /// The kind of work is not known.
+        #[default]
+        Unknown = "unknown",
+    }
 }
 
 impl Family {
-    /// Every family except [`Family::Unknown`] with its word in rules and reports.
-    pub const ALL: [(Family, &'static str); 29] = [
-        (Family::Gemm, "gemm"),
-        (Family::Conv, "conv"),
-        (Family::Attention, "attention"),
-        (Family::Rnn, "rnn"),
-        (Family::Norm, "norm"),
-        (Family::Softmax, "softmax"),
-        (Family::Loss, "loss"),
-        (Family::Pointwise, "pointwise"),
-        (Family::Dropout, "dropout"),
-        (Family::Reduce, "reduce"),
-        (Family::Copy, "copy"),
-        (Family::Cast, "cast"),
-        (Family::Layout, "layout"),
-        (Family::Cat, "cat"),
-        (Family::Fill, "fill"),
-        (Family::Random, "random"),
-        (Family::Embedding, "embedding"),
-        (Family::Index, "index"),
-        (Family::Sort, "sort"),
-        (Family::Scan, "scan"),
-        (Family::Pool, "pool"),
-        (Family::Interpolate, "interpolate"),
-        (Family::Optimizer, "optimizer"),
-        (Family::Communication, "communication"),
-        (Family::Memcpy, "memcpy"),
-        (Family::Memset, "memset"),
-        (Family::Helper, "helper"),
-        (Family::Quantize, "quantize"),
-        (Family::Fused, "fused"),
-    ];
-
-    /// The word used in rules and reports.
-    pub fn name(self) -> &'static str {
-        word(&Family::ALL, self).unwrap_or("unknown")
-    }
-
     /// The families whose work can run on Tensor Cores.
     pub const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
 

@@ -1,20 +1,21 @@
 //! What operators of PyTorch did on the CPU while a device was idle.
 
-use rustc_hash::FxHashMap;
-
 use super::super::{Answer, Entry, facts};
 use super::{GapScope, Gaps};
-use crate::base::text::word;
+use crate::base::time_by::TimeBy;
+use crate::base::words::words;
 use crate::correlate::{Activity, CpuOps, Gap, GapCause, Run};
 use crate::profile::StrId;
 
-/// What operators did on the CPU for more than half of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::facts) enum CpuWork {
-    /// They filled tensors, with random numbers or a pattern.
-    Fills,
-    /// They computed on tensors or moved them.
-    Computes,
+words! {
+    /// What operators did on the CPU for more than half of an interval.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub(in crate::facts) enum CpuWork with fn name {
+        /// They filled tensors, with random numbers or a pattern.
+        Fills = "fills",
+        /// They computed on tensors or moved them.
+        Computes = "computes",
+    }
 }
 
 /// The work of an interval, and whether a copy from host memory ended it.
@@ -51,15 +52,6 @@ const FILLS: &[&str] = &[
 const LISTED: usize = 4;
 
 impl CpuWork {
-    /// Both with their words in rules.
-    pub(in crate::facts) const ALL: [(CpuWork, &'static str); 2] =
-        [(CpuWork::Fills, "fills"), (CpuWork::Computes, "computes")];
-
-    /// The word used in rules.
-    pub(in crate::facts) fn name(self) -> &'static str {
-        word(&CpuWork::ALL, self).unwrap_or_default()
-    }
-
     fn of(run: &Run, ops: &CpuOps) -> CpuWork {
         let fills = ops.most.iter().filter(|(op, _)| {
             let name = run.profile.text(*op).strip_prefix("aten::");
@@ -86,20 +78,20 @@ pub(super) fn on_cpu(run: &Run, gap: &Gap, activity: &Activity) -> Option<OnCpu>
 pub(super) struct CpuTimes {
     /// Time in them that recording cannot explain.
     ns: i64,
-    ops: FxHashMap<StrId, i64>,
+    ops: TimeBy<StrId>,
 }
 
 impl CpuTimes {
     pub(super) fn add(&mut self, gap: &Gap, ops: &CpuOps) {
         self.ns = self.ns.saturating_add(ops.ns.min(gap.reliable_ns));
         for (op, ns) in &ops.most {
-            *self.ops.entry(*op).or_default() += ns;
+            self.ops.add(*op, *ns);
         }
     }
 
     pub(super) fn append(&mut self, other: CpuTimes) {
         self.ns = self.ns.saturating_add(other.ns);
-        super::merge(&mut self.ops, other.ops);
+        self.ops.append(other.ops);
     }
 }
 
@@ -120,7 +112,7 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     /// The operators of `gap.cpu_work` as the profile spells them, at most four, longest first
     "gap.cpu_ops": STRINGS needs RANGES_OF_OPS => |g| {
         known(g, |_| {
-            let listed = CpuOps::of(g.group.cpu.ops.clone(), LISTED);
+            let listed = CpuOps::of(&g.group.cpu.ops, LISTED);
             let names = listed.most.iter().map(|(op, _)| g.table.text(*op).into());
             names.collect::<std::sync::Arc<[std::sync::Arc<str>]>>().into()
         })

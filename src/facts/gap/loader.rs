@@ -1,33 +1,23 @@
 //! The kind of data loader that ran in an idle interval.
 
-use crate::base::text::word;
+use crate::base::words::words;
 use crate::correlate::{DeviceTimeline, Gap, Run};
 use crate::profile::{Span, ThreadId};
 
-/// What loaded the batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::facts) enum Loader {
-    /// A DataLoader without worker processes.
-    SingleProcess,
-    /// A DataLoader with worker processes.
-    MultiProcess,
-    /// A range of the program, or of a framework.
-    Other,
+words! {
+    /// What loaded the batch.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub(in crate::facts) enum Loader with fn name {
+        /// A DataLoader without worker processes.
+        SingleProcess = "single_process",
+        /// A DataLoader with worker processes.
+        MultiProcess = "multi_process",
+        /// A range of the program, or of a framework.
+        Other = "other",
+    }
 }
 
 impl Loader {
-    /// Every loader with its word in rules.
-    pub(in crate::facts) const ALL: [(Loader, &'static str); 3] = [
-        (Loader::SingleProcess, "single_process"),
-        (Loader::MultiProcess, "multi_process"),
-        (Loader::Other, "other"),
-    ];
-
-    /// The word used in rules.
-    pub(in crate::facts) fn name(self) -> &'static str {
-        word(&Loader::ALL, self).unwrap_or_default()
-    }
-
     /// torch/utils/data/dataloader.py: `_BaseDataLoaderIter.__next__`
     pub(in crate::facts) fn of(text: &str) -> Option<Loader> {
         let class = text.strip_prefix("enumerate(DataLoader)#")?;

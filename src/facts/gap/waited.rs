@@ -1,14 +1,12 @@
 //! Waits for the GPU right before the host did something else than launch work: without them, it would have done
 //! that while the GPU worked.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
 
 use super::super::call_operators::CallOperators;
 use super::super::{Answer, Entry, facts};
 use super::Gaps;
+use crate::base::time_by::TimeBy;
 use crate::correlate::{DeviceTimeline, Gap, GapCause, HOST_BUSY_NS, Run, Wait};
 use crate::profile::{CopyKind, Span, StrId};
 
@@ -65,7 +63,7 @@ pub(super) struct BehindWaits {
     ns: i64,
     /// Time waited before the gaps, by operator. One that found the GPU done has none, but would have waited in
     /// place of the others.
-    waited: FxHashMap<StrId, i64>,
+    waited: TimeBy<StrId>,
 }
 
 impl BehindWaits {
@@ -84,7 +82,7 @@ impl BehindWaits {
             // Recorders wait for the GPU as well, outside of operators.
             if let Some(ops) = ops.around(wait.id) {
                 waited = waited.saturating_add(ns);
-                *self.waited.entry(ops.outer).or_default() += ns;
+                self.waited.add(ops.outer, ns);
             }
         }
         self.ns = self.ns.saturating_add(waited.min(gap.reliable_ns));
@@ -92,7 +90,7 @@ impl BehindWaits {
 
     pub(super) fn append(&mut self, other: BehindWaits) {
         self.ns = self.ns.saturating_add(other.ns);
-        super::merge(&mut self.waited, other.waited);
+        self.waited.append(other.waited);
     }
 }
 
@@ -107,9 +105,8 @@ pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
     /// the one with most of the time first; silent where the host did not wait
     "gap.waited_in": STRINGS => |g| {
         let behind = &g.group.behind_waits;
-        let mut waited: Vec<(StrId, i64)> = behind.waited.iter().map(|(op, ns)| (*op, *ns)).collect();
-        waited.sort_by_key(|(op, ns)| (Reverse(*ns), *op));
-        let names: Arc<[Arc<str>]> = waited.iter().map(|(op, _)| g.table.text(*op).into()).collect();
+        let waited = behind.waited.sorted().into_iter();
+        let names: Arc<[Arc<str>]> = waited.map(|(op, _)| g.table.text(op).into()).collect();
         Answer::or_silent(Some(names).filter(|_| behind.ns > 0))
     },
 };
