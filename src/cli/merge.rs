@@ -26,12 +26,30 @@ pub(super) struct MergeArgs {
     #[arg(value_name = "REPORT", required = true)]
     reports: Vec<PathBuf>,
     #[command(flatten)]
-    report: ReportArgs,
+    write: WriteArgs,
+}
+
+/// How kept reports are written again: options of `merge` and `show`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct WriteArgs {
     #[command(flatten)]
-    gates: GateArgs,
+    pub(super) report: ReportArgs,
+    #[command(flatten)]
+    pub(super) gates: GateArgs,
     /// Read options from this TOML file; command-line options take precedence
     #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
     config: Option<PathBuf>,
+}
+
+impl WriteArgs {
+    /// Adds the options of the configuration.
+    pub(super) fn fill(&mut self, console: &mut Console) -> Result<(), Failure> {
+        let config = config::load(self.config.as_deref(), None)?;
+        config.fill_console(console);
+        config.fill_report(&mut self.report);
+        config.fill_gates(&mut self.gates);
+        Ok(())
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -45,14 +63,12 @@ Examples:
 Reports are not verified: merge only reports that you trust.";
 
 pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> CommandResult {
-    let config = config::load(args.config.as_deref(), None)?;
-    config.fill_console(&mut console);
-    config.fill_report(&mut args.report);
-    config.fill_gates(&mut args.gates);
-    let gates = Gates::load(&args.gates, None)?;
+    args.write.fill(&mut console)?;
+    let gates = Gates::load(&args.write.gates, None)?;
+    let to = &args.write.report;
     let inputs = multi_rank::inputs(&args.reports, multi_rank::REPORTS, console)?;
     for path in &inputs.files {
-        advise::refuse_overwriting_input("report", path, args.report.output.as_deref())?;
+        advise::refuse_overwriting_input("report", path, to.output.as_deref())?;
     }
     let results = match inputs.files.as_slice() {
         [only] => vec![read(only)],
@@ -69,8 +85,8 @@ pub(super) fn merge(mut args: MergeArgs, mut console: Console) -> CommandResult 
     let Some(mut merged) = compare::merge(reports, left_out) else {
         return Err(Failure::Unusable("no report given".into()));
     };
-    merged.top = args.report.top_or(merged.top);
-    let outcome = advise::write_and_gate(&args.report, &gates, merged, console);
+    merged.top = to.top_or(merged.top);
+    let outcome = advise::write_and_gate(to, &gates, merged, console);
     unread.after(outcome)
 }
 

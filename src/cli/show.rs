@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit_gates::Gates;
-use super::{CommandResult, Console, GateArgs, ReportArgs, advise, config, merge};
+use super::merge::{self, WriteArgs};
+use super::{CommandResult, Console, advise};
 
 /// Arguments of `show`.
 #[derive(Debug, Clone, Args)]
@@ -15,12 +16,7 @@ pub(super) struct ShowArgs {
     #[arg(value_name = "REPORT")]
     file: PathBuf,
     #[command(flatten)]
-    report: ReportArgs,
-    #[command(flatten)]
-    gates: GateArgs,
-    /// Read options from this TOML file; command-line options take precedence
-    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
-    config: Option<PathBuf>,
+    write: WriteArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -31,13 +27,11 @@ Examples:
   pyprof-advise show main.json --baseline old.json   only what is new since another one";
 
 pub(super) fn show(mut args: ShowArgs, mut console: Console) -> CommandResult {
-    let config = config::load(args.config.as_deref(), None)?;
-    config.fill_console(&mut console);
-    config.fill_report(&mut args.report);
-    config.fill_gates(&mut args.gates);
-    let gates = Gates::load(&args.gates, None)?;
-    advise::refuse_overwriting_input("report", &args.file, args.report.output.as_deref())?;
+    args.write.fill(&mut console)?;
+    let gates = Gates::load(&args.write.gates, None)?;
+    let to = &args.write.report;
+    advise::refuse_overwriting_input("report", &args.file, to.output.as_deref())?;
     let mut report = merge::read(&args.file)?;
-    report.top = args.report.top_or(report.top);
-    advise::write_and_gate(&args.report, &gates, report, console)
+    report.top = to.top_or(report.top);
+    advise::write_and_gate(to, &gates, report, console)
 }
