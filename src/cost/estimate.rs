@@ -237,14 +237,8 @@ fn cost_of(
     if let Some(own) = own {
         return own.cost(args, site.direction, stored);
     }
-    let cost = ops::cost(op, args, site.direction, site.args_from_forward, stored);
-    if cost == Err(UnknownCost::NoScalars) && !site.args_from_forward {
-        let partners = partners();
-        if !partners.is_empty() {
-            return ops::cost_with_partners(op, args, &partners, stored);
-        }
-    }
-    cost
+    let from_forward = site.args_from_forward;
+    ops::cost_of_call(op, args, site.direction, from_forward, stored, partners)
 }
 
 /// The cost of attention over cached keys, if the range of the engine tells their lengths and the names of

@@ -12,7 +12,7 @@ use super::kernel_row::{KernelRow, Share};
 use super::marker::Operator;
 use super::record::{Dir, LaunchContext, Record};
 use crate::correlate::{Direction, OpArgs, OpName};
-use crate::cost::{Family, OpCost, Role, RoleCost, UnknownCost, dtype_in_memory, ops};
+use crate::cost::{Family, OpCost, Role, RoleCost, dtype_in_memory, ops};
 
 /// Sets the share of every kernel in the cost of its call.
 ///
@@ -180,24 +180,17 @@ fn cost(call: &[&KernelRow], rows: &[KernelRow], partners: &OnceLock<Partners>) 
     let works = call.iter().filter(|row| !row.kernel.helper);
     let longest = works.max_by_key(|row| row.record.duration);
     let dtype = longest.and_then(|row| dtype_in_memory(&row.kernel));
-    match ops::cost(op, args, direction, from_forward, dtype) {
-        Ok(mut cost) => {
-            let fills = call.iter().any(|row| row.kernel.family == Family::Fill);
-            if fills && is_backward && cost.family == Family::Loss {
-                ops::add_zero_fill(&mut cost, op, args, from_forward, dtype);
-            }
-            Some(cost)
-        }
-        Err(UnknownCost::NoScalars) if !from_forward => {
-            let partners = partners.get_or_init(|| Partners::of(rows));
-            let named = partners.of_record(&first.record);
-            if named.is_empty() {
-                return None;
-            }
-            ops::cost_with_partners(op, args, &named, dtype).ok()
-        }
-        Err(_) => None,
+    let partners = || {
+        partners
+            .get_or_init(|| Partners::of(rows))
+            .of_record(&first.record)
+    };
+    let mut cost = ops::cost_of_call(op, args, direction, from_forward, dtype, partners).ok()?;
+    let fills = call.iter().any(|row| row.kernel.family == Family::Fill);
+    if fills && is_backward && cost.family == Family::Loss {
+        ops::add_zero_fill(&mut cost, op, args, from_forward, dtype);
     }
+    Some(cost)
 }
 
 /// Operators with recorded arguments, by device, sequence number and direction (`true` for backward):

@@ -200,12 +200,35 @@ pub(crate) fn add_zero_fill(
     }
 }
 
+/// As [`cost`]; where that needs numbers that the call lacks, such as those of a convolution, from its operators of the
+/// other direction with their arguments.
+///
+/// # Errors
+/// As [`cost`].
+pub(crate) fn cost_of_call<'a>(
+    op: &OpName,
+    args: &OpArgs,
+    direction: Direction,
+    args_from_forward: bool,
+    default_dtype: Option<DType>,
+    partners: impl FnOnce() -> Vec<(&'a OpName, &'a OpArgs)>,
+) -> Result<OpCost, UnknownCost> {
+    let cost = cost(op, args, direction, args_from_forward, default_dtype);
+    if cost == Err(UnknownCost::NoScalars) && !args_from_forward {
+        let partners = partners();
+        if !partners.is_empty() {
+            return cost_with_partners(op, args, &partners, default_dtype);
+        }
+    }
+    cost
+}
+
 /// The cost of a call whose own arguments are not sufficient, using those of its partners: the backward
 /// calls of a forward call, or the forward call of a backward call.
 ///
 /// # Errors
 /// As [`cost`]; [`UnknownCost::NoScalars`] if the partners do not help either.
-pub(crate) fn cost_with_partners(
+fn cost_with_partners(
     op: &OpName,
     args: &OpArgs,
     partners: &[(&OpName, &OpArgs)],
