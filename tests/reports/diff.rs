@@ -1,5 +1,6 @@
 //! Comparisons of two profiles: they report the effect of a change and nothing else.
 
+use crate::formats::check;
 use crate::shared;
 use std::path::Path;
 
@@ -52,18 +53,8 @@ impl Sandbox {
 
 /// Checks that tables have equal columns, folds are closed, and the text fits into a comment.
 fn well_made(text: &str) {
+    check::whole_tables(text);
     let lines: Vec<&str> = text.lines().collect();
-    for table in lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|')) {
-        if !table[0].starts_with('|') {
-            continue;
-        }
-        let cells = |row: &str| row.replace("\\|", "").matches('|').count();
-        assert!(table.len() > 2, "a table without rows: {table:?}");
-        assert!(
-            table.iter().all(|row| cells(row) == cells(table[0])),
-            "{table:#?}"
-        );
-    }
     let count = |line: &str| lines.iter().filter(|l| **l == line).count();
     assert_eq!(count("<details>"), count("</details>"));
     assert!(text.chars().count() < 65_000);

@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::formats::check::github;
+use crate::formats::check;
 use crate::sample::{FIX, MS, Sample, finding, sample};
-use comrak::nodes::NodeValue;
-use comrak::{Arena, parse_document};
 use pyprof_advise::compare::merge;
 use pyprof_advise::correlate::{
     ArgValue, Direction, ExcludedWork, Exclusion, SetUp, SiteId, Step, WithoutOperator,
@@ -16,73 +14,6 @@ use pyprof_advise::facts::Member;
 use pyprof_advise::judge::{Fault, Saving, SavingKind};
 use pyprof_advise::profile::{CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, Span};
 use pyprof_advise::report::{html, json, read_json, render_template, text};
-
-/// A rendered report.
-#[derive(Default)]
-struct Rendered {
-    links: Vec<String>,
-    /// All text outside code.
-    text: String,
-}
-
-/// Renders a document; panics unless GitHub and GitLab render it correctly.
-fn render(text: &str) -> Rendered {
-    let arena = Arena::new();
-    let mut rendered = Rendered::default();
-    for node in parse_document(&arena, text, &github()).descendants() {
-        match &node.data.borrow().value {
-            NodeValue::HtmlBlock(html) => {
-                for line in html.literal.lines() {
-                    assert!(is_allowed_html(line), "{line:?}");
-                }
-            }
-            NodeValue::Link(link) => rendered.links.push(link.url.clone()),
-            NodeValue::Text(t) => {
-                rendered.text.push_str(t);
-                rendered.text.push('\n');
-            }
-            bad @ (NodeValue::HtmlInline(_)
-            | NodeValue::Image(_)
-            | NodeValue::FootnoteDefinition(_)
-            | NodeValue::FootnoteReference(_)
-            | NodeValue::TaskItem(_)
-            | NodeValue::Math(_)) => panic!("{bad:?}"),
-            _ => {}
-        }
-    }
-    // Renderers pad short rows and drop extra cells silently, so the cells are counted in the text.
-    for table in tables(text) {
-        let widths: Vec<usize> = table.iter().map(|row| cells(row)).collect();
-        assert!(table.len() > 2, "a table without rows: {table:?}");
-        assert!(widths.iter().all(|w| *w == widths[0]), "{table:#?}");
-    }
-    rendered
-}
-
-fn is_allowed_html(line: &str) -> bool {
-    let summary = line
-        .strip_prefix("<summary>")
-        .and_then(|rest| rest.strip_suffix("</summary>"));
-    line.is_empty()
-        || line == "<details>"
-        || line == "</details>"
-        || summary.is_some_and(|text| !text.contains(['<', '>']))
-}
-
-fn tables(text: &str) -> Vec<Vec<&str>> {
-    let lines: Vec<&str> = text.lines().collect();
-    lines
-        .chunk_by(|a, b| a.starts_with('|') == b.starts_with('|'))
-        .filter(|chunk| chunk[0].starts_with('|'))
-        .map(<[&str]>::to_vec)
-        .collect()
-}
-
-fn cells(row: &str) -> usize {
-    assert!(row.ends_with('|'), "{row}");
-    let unescaped = row.replace("\\\\", "").replace("\\|", "");
-    unescaped.matches('|').count() - 1
-}
 
 #[test]
 fn most_important_statements_come_first() {
@@ -141,7 +72,7 @@ fn most_important_statements_come_first() {
 
 #[test]
 fn markdown_renders_correctly_on_github() {
-    let links = render(&sample().markdown()).links;
+    let links = check::markdown(&sample().markdown()).links;
     assert_eq!(links, ["https://docs.nvidia.com/deeplearning/performance/"]);
 }
 
@@ -173,7 +104,7 @@ fn many_findings_are_folded() {
             .push(finding(SiteId(1), &title, "head", 0.01));
     }
     let text = s.markdown();
-    render(&text);
+    check::markdown(&text);
     assert!(text.contains("### 10. ") && !text.contains("### 11. "));
     assert!(text.contains("<summary>6 more findings</summary>\n\n| #"));
     assert!(text.contains(
@@ -215,7 +146,7 @@ fn hostile_text_is_escaped() {
         count: 2,
     });
     let text = s.markdown();
-    let rendered = render(&text);
+    let rendered = check::markdown(&text);
     assert!(rendered.links.is_empty(), "{:?}", rendered.links);
     for trigger in ["@octocat", "#1 ", "http://", "www.e"] {
         assert!(!rendered.text.contains(trigger), "{trigger:?} in\n{text}");
@@ -249,7 +180,7 @@ fn many_layers_are_folded_and_counted() {
     assert_eq!(report.layers_omitted.count, 100);
     assert_eq!(report.layers_omitted.time_ns, 10_000_000);
     let text = s.markdown();
-    render(&text);
+    check::markdown(&text);
     assert!(text.contains("<summary>185 more rows"), "{text}");
     assert!(text.contains("100 further rows"));
     assert!(text.len() < 65_536, "a comment on GitHub holds no more");
@@ -331,7 +262,7 @@ fn healthy_and_skipped_have_different_messages() {
     assert_eq!(said.len(), 2);
     assert!(said[0].starts_with("No GPU work was found"), "{said:?}");
     assert!(said[1].starts_with("Record GPU kernels"), "{said:?}");
-    render(&empty.markdown());
+    check::markdown(&empty.markdown());
 }
 
 #[test]
@@ -411,7 +342,7 @@ fn untrusted_idle_gives_no_step_time_saving() {
     assert!(!text.contains("Wall time saved"), "{text}");
     assert!(text.contains("| GPU time saved |"), "{text}");
     assert!(text.contains(" of the idle part is unreliable: per-op markers stretched the host."));
-    render(&text);
+    check::markdown(&text);
 }
 
 /// Steps of 10 ms, one behind the other.
@@ -558,7 +489,7 @@ fn recorded_environment_causes_one_warning() {
     let text = s.markdown();
     assert_eq!(text.matches("environment").count(), 1, "{text}");
     assert!(!text.contains("it has one"));
-    render(&text);
+    check::markdown(&text);
 }
 
 #[test]
@@ -608,7 +539,7 @@ fn non_finite_numbers_do_not_break_reports() {
     s.costed.sites[1].best_ideal_ns = Some(0.0);
     s.costed.run.sites[2].time_ns = i64::MAX;
     s.costed.run.sites[1].calls = u32::MAX;
-    render(&s.markdown());
+    check::markdown(&s.markdown());
     assert!(json(&s.report()).contains("null"));
 }
 

@@ -15,10 +15,18 @@ pub(crate) fn github() -> Options<'static> {
     options
 }
 
-/// Checks that GitHub and GitLab render the Markdown as intended. Returns the links in it.
-pub(super) fn markdown(text: &str) -> Vec<String> {
+/// A Markdown document, rendered.
+#[derive(Default)]
+pub(crate) struct Rendered {
+    pub(crate) links: Vec<String>,
+    /// All text outside code.
+    pub(crate) text: String,
+}
+
+/// Checks that GitHub and GitLab render the Markdown as intended.
+pub(crate) fn markdown(text: &str) -> Rendered {
     let arena = Arena::new();
-    let mut links = Vec::new();
+    let mut rendered = Rendered::default();
     for node in parse_document(&arena, text, &github()).descendants() {
         match &node.data.borrow().value {
             NodeValue::HtmlBlock(html) => {
@@ -29,8 +37,12 @@ pub(super) fn markdown(text: &str) -> Vec<String> {
             NodeValue::HtmlInline(html) => {
                 assert!(matches!(html.as_str(), "<sub>" | "</sub>"), "{html}");
             }
-            NodeValue::Link(link) => links.push(link.url.clone()),
-            NodeValue::Text(text) => no_mention(text),
+            NodeValue::Link(link) => rendered.links.push(link.url.clone()),
+            NodeValue::Text(text) => {
+                no_mention(text);
+                rendered.text.push_str(text);
+                rendered.text.push('\n');
+            }
             NodeValue::CodeBlock(code) if code.info == "mermaid" => mermaid(&code.literal),
             bad @ (NodeValue::Image(_)
             | NodeValue::FootnoteDefinition(_)
@@ -43,7 +55,14 @@ pub(super) fn markdown(text: &str) -> Vec<String> {
     let opened = text.lines().filter(|l| *l == "<details>").count();
     let closed = text.lines().filter(|l| *l == "</details>").count();
     assert_eq!(opened, closed, "a fold is not closed");
-    // Renderers pad short rows and drop extra cells silently, so the cells are counted in the text.
+    whole_tables(text);
+    shown(text, &['\n']);
+    rendered
+}
+
+/// Checks that the rows of each table have as many cells as its head. Renderers pad short rows and drop extra cells
+/// silently, so the cells are counted in the text.
+pub(crate) fn whole_tables(text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     for table in lines.chunk_by(|a, b| a.starts_with('|') == b.starts_with('|')) {
         if !table[0].starts_with('|') {
@@ -53,8 +72,6 @@ pub(super) fn markdown(text: &str) -> Vec<String> {
         let widths: Vec<usize> = table.iter().map(|row| cells(row)).collect();
         assert!(widths.iter().all(|w| *w == widths[0]), "{table:#?}");
     }
-    shown(text, &['\n']);
-    links
 }
 
 fn no_mention(text: &str) {

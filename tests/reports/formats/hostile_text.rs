@@ -105,7 +105,7 @@ pub(super) fn check_all(report: &Report) {
 /// Checks a report by the rules of the programs that read it.
 pub(super) fn check_report(media: Media, text: &str, name: &str) {
     match media {
-        Media::Markdown => no_foreign_links(&check::markdown(text)),
+        Media::Markdown => no_foreign_links(&check::markdown(text).links),
         Media::Html => check::html(text),
         Media::Terminal => {
             check::shown(text, &['\n', '\u{1b}']);
@@ -120,7 +120,7 @@ pub(super) fn check_report(media: Media, text: &str, name: &str) {
 /// Checks a comparison by the rules of the programs that read it.
 fn check_comparison(media: Media, text: &str) {
     match media {
-        Media::Markdown => no_foreign_links(&check::markdown(text)),
+        Media::Markdown => no_foreign_links(&check::markdown(text).links),
         Media::Html => check::page_without_script(text),
         Media::Json => drop(serde_json::from_str::<Value>(text).unwrap()),
         Media::Terminal | Media::Sarif | Media::WorkflowCommands => {
