@@ -152,39 +152,38 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// One integer, or a list of them.
-    pub(super) fn ints(&self, index: usize, names: &[&str]) -> Given<Vec<i64>> {
+    /// An argument that may be left out, as `read` understands it.
+    fn given<T>(
+        &self,
+        index: usize,
+        names: &[&str],
+        read: impl FnOnce(&'a ArgValue) -> Option<T>,
+    ) -> Given<T> {
         match self.arg(index, names) {
             None | Some(ArgValue::None) => Given::Default,
-            Some(ArgValue::Int(v)) => Given::Value(vec![*v]),
-            Some(ArgValue::List(items)) => items
-                .iter()
-                .map(|v| match v {
-                    ArgValue::Int(v) => Some(*v),
-                    _ => None,
-                })
-                .collect::<Option<Vec<i64>>>()
-                .map_or(Given::Hidden, Given::Value),
-            Some(_) => Given::Hidden,
+            Some(value) => read(value).map_or(Given::Hidden, Given::Value),
         }
     }
 
+    /// One integer, or a list of them.
+    pub(super) fn ints(&self, index: usize, names: &[&str]) -> Given<Vec<i64>> {
+        self.given(index, names, |value| match value {
+            ArgValue::List(items) => items.iter().map(whole).collect(),
+            one => Some(vec![whole(one)?]),
+        })
+    }
+
     pub(super) fn int(&self, index: usize, names: &[&str]) -> Given<i64> {
-        match self.arg(index, names) {
-            None | Some(ArgValue::None) => Given::Default,
-            Some(ArgValue::Int(v)) => Given::Value(*v),
-            Some(_) => Given::Hidden,
-        }
+        self.given(index, names, whole)
     }
 
     /// An integer or floating number.
     pub(super) fn number(&self, index: usize, names: &[&str]) -> Given<f64> {
-        match self.arg(index, names) {
-            None | Some(ArgValue::None) => Given::Default,
-            Some(ArgValue::Int(v)) => Given::Value(*v as f64),
-            Some(ArgValue::Float(v)) => Given::Value(*v),
-            Some(_) => Given::Hidden,
-        }
+        self.given(index, names, |value| match value {
+            ArgValue::Int(v) => Some(*v as f64),
+            ArgValue::Float(v) => Some(*v),
+            _ => None,
+        })
     }
 
     /// Whether a factor of an operand is passed that is not 1.
@@ -194,14 +193,13 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn flag(&self, index: usize, names: &[&str]) -> Given<bool> {
-        match self.arg(index, names) {
-            None | Some(ArgValue::None) => Given::Default,
-            Some(ArgValue::Bool(v)) => Given::Value(*v),
-            Some(ArgValue::Int(v)) => Given::Value(*v != 0),
-            Some(ArgValue::Str(s)) if s.eq_ignore_ascii_case("true") => Given::Value(true),
-            Some(ArgValue::Str(s)) if s.eq_ignore_ascii_case("false") => Given::Value(false),
-            Some(_) => Given::Hidden,
-        }
+        self.given(index, names, |value| match value {
+            ArgValue::Bool(v) => Some(*v),
+            ArgValue::Int(v) => Some(*v != 0),
+            ArgValue::Str(s) if s.eq_ignore_ascii_case("true") => Some(true),
+            ArgValue::Str(s) if s.eq_ignore_ascii_case("false") => Some(false),
+            _ => None,
+        })
     }
 
     pub(super) fn text(&self, index: usize, names: &[&str]) -> Option<&'a str> {
@@ -214,12 +212,11 @@ impl<'a> Call<'a> {
     /// A dtype argument, given by name or by its `c10::ScalarType` number, which is what Kineto
     /// records.
     pub(super) fn dtype_arg(&self, index: usize, names: &[&str]) -> Given<DType> {
-        match self.arg(index, names) {
-            None | Some(ArgValue::None) => Given::Default,
-            Some(ArgValue::Str(s)) => DType::parse(s).map_or(Given::Hidden, Given::Value),
-            Some(ArgValue::Int(code)) => scalar_type(*code).map_or(Given::Hidden, Given::Value),
-            Some(_) => Given::Hidden,
-        }
+        self.given(index, names, |value| match value {
+            ArgValue::Str(s) => DType::parse(s),
+            ArgValue::Int(code) => scalar_type(*code),
+            _ => None,
+        })
     }
 
     /// The element type of a floating operand.
@@ -328,6 +325,14 @@ impl<'a> Call<'a> {
 /// The cost of operators whose work depends on data that no profile has.
 pub(super) fn data_dependent(_call: &Call) -> Result<OpCost, UnknownCost> {
     Err(UnknownCost::DataDependent)
+}
+
+/// An integer.
+fn whole(value: &ArgValue) -> Option<i64> {
+    match value {
+        ArgValue::Int(v) => Some(*v),
+        _ => None,
+    }
 }
 
 /// The element type of a `c10::ScalarType` number (c10/core/ScalarType.h).
