@@ -157,20 +157,14 @@ impl Rule {
         })
     }
 
-    /// The first variant of the fix whose condition holds, with its index; `None` if none does. A
-    /// condition that an absent fact leaves undecided does not hold.
+    /// The first variant of the fix whose condition holds, with its index; `None` if none does.
     ///
     /// # Errors
     /// The failure of a condition.
     pub(super) fn fix(&self, context: &EvalContext<'_>) -> Result<Option<(usize, &Fix)>, String> {
         for (index, fix) in self.fixes.iter().enumerate() {
-            let Some(when) = &fix.when else {
+            if holds(fix.when.as_ref(), context)? {
                 return Ok(Some((index, fix)));
-            };
-            match context.holds(when) {
-                Ok(true) => return Ok(Some((index, fix))),
-                Ok(false) | Err(Undecided::Absent(_) | Undecided::NotApplicable) => {}
-                Err(Undecided::Fault(message)) => return Err(message),
             }
         }
         Ok(None)
@@ -183,10 +177,8 @@ impl Rule {
     pub(super) fn edits(&self, context: &EvalContext<'_>) -> Result<Vec<Edit>, String> {
         let mut edits = Vec::new();
         for RuleEdit { when, edit } in &self.edits {
-            match when.as_ref().map_or(Ok(true), |when| context.holds(when)) {
-                Ok(true) => edits.push(edit.clone()),
-                Ok(false) | Err(Undecided::Absent(_) | Undecided::NotApplicable) => {}
-                Err(Undecided::Fault(message)) => return Err(message),
+            if holds(when.as_ref(), context)? {
+                edits.push(edit.clone());
             }
         }
         Ok(edits)
@@ -222,6 +214,15 @@ pub struct Fix {
     pub also_fixes: Vec<Glob>,
     /// Template of the advice.
     pub text: Template,
+}
+
+/// Whether a condition holds, or there is none. One that an absent fact leaves undecided does not hold.
+fn holds(when: Option<&Expr>, context: &EvalContext<'_>) -> Result<bool, String> {
+    match when.map_or(Ok(true), |when| context.holds(when)) {
+        Ok(holds) => Ok(holds),
+        Err(Undecided::Absent(_) | Undecided::NotApplicable) => Ok(false),
+        Err(Undecided::Fault(message)) => Err(message),
+    }
 }
 
 words! {
