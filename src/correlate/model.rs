@@ -292,6 +292,13 @@ pub struct Tensor {
     pub strides: Option<Vec<i64>>,
 }
 
+impl Tensor {
+    /// The number of its elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().copied().fold(1, u64::saturating_mul)
+    }
+}
+
 impl OpArgs {
     /// Returns the tensors in order, with those in lists.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {

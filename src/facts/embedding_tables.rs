@@ -141,7 +141,6 @@ pub(super) fn gradient(run: &Run, site: &Site) -> Option<(Size, u64)> {
     let args = run.args.get(site.args?.idx())?;
     let name = plain_name(&site.op.as_ref()?.name);
     let integral = |t: &&Tensor| t.dtype.is_none_or(|dtype| !dtype.is_float());
-    let lookups = |t: &Tensor| t.shape.iter().copied().fold(1, u64::saturating_mul);
     match name {
         // (dY, indices, num_weights, padding_idx, scale_grad_by_freq)
         "embedding_dense_backward" | "embedding_backward" => {
@@ -151,13 +150,13 @@ pub(super) fn gradient(run: &Run, site: &Site) -> Option<(Size, u64)> {
                 ArgValue::Int(rows) => u64::try_from(*rows).ok()?,
                 _ => return None,
             };
-            Some(([rows, columns], lookups(indices)))
+            Some(([rows, columns], indices.elements()))
         }
         // (weight, indices, ...) of the forward call
         "embedding" | "embedding_bag" => {
             let table = size(&args.tensor(0, "weight")?.shape)?;
             let indices = args.tensor(1, "indices").filter(integral)?;
-            Some((table, lookups(indices)))
+            Some((table, indices.elements()))
         }
         _ => None,
     }

@@ -55,11 +55,10 @@ fn growths(costed: &Costed) -> Vec<Growth> {
         })
         .filter_map(|(id, (site, _))| {
             let args = run.args.get(site.args?.idx())?;
-            let elements = |shape: &[u64]| shape.iter().copied().fold(1, u64::saturating_mul);
             let mut tensors = args.tensors();
             let first = tensors.next()?;
-            let (rank, from) = (first.shape.len(), elements(&first.shape));
-            let to = tensors.fold(from, |sum, t| sum.saturating_add(elements(&t.shape)));
+            let (rank, from) = (first.shape.len(), first.elements());
+            let to = tensors.fold(from, |sum, t| sum.saturating_add(t.elements()));
             (from > 0 && to > from).then_some(Growth {
                 site: id,
                 layer: site.layer,

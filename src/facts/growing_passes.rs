@@ -165,7 +165,7 @@ fn appends(costed: &Costed, rows: &BTreeSet<u64>, new: u64) -> bool {
             if !numbers(tensor.shape.len(), is_float) {
                 return false;
             }
-            elements.push(tensor.shape.iter().copied().fold(1, u64::saturating_mul));
+            elements.push(tensor.elements());
         }
         matches!(elements.as_slice(), [tokens, added] if rows.contains(tokens) && *added == new)
     })

@@ -426,7 +426,7 @@ fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
     let site = costed.run.sites.get(link.site.idx())?;
     let args = costed.run.args.get(site.args?.idx())?;
     let tensor = args.tensors().next()?;
-    let numel = tensor.shape.iter().copied().fold(1, u64::saturating_mul);
+    let numel = tensor.elements();
     let dtype = tensor
         .dtype
         .or(costed.sites.get(link.site.idx())?.math_dtype)?;
