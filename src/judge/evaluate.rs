@@ -17,7 +17,9 @@ use crate::facts::{
 /// The fact table of a run implements it; tests have their own.
 pub trait RuleInput: Sync {
     /// The fact table.
-    fn facts(&self) -> &[Fact];
+    fn facts(&self) -> &[Fact] {
+        facts::all()
+    }
     /// Everything of one kind, in a fixed order.
     fn members(&self, kind: MemberKind) -> Vec<Member>;
     /// The facts of one member.
@@ -37,10 +39,6 @@ pub trait RuleInput: Sync {
 }
 
 impl RuleInput for FactTable<'_> {
-    fn facts(&self) -> &[Fact] {
-        facts::all()
-    }
-
     fn members(&self, kind: MemberKind) -> Vec<Member> {
         FactTable::members(self, kind)
     }

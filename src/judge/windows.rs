@@ -5,9 +5,7 @@ use super::evaluate::RuleInput;
 use super::finding::SavingKind;
 use super::rule::Rule;
 use super::rule_set::is_profile;
-use crate::facts::{
-    AffectedTime, Answer, Fact, FactTable, FactView, Lookup, Member, MemberKind, Totals,
-};
+use crate::facts::{AffectedTime, Answer, FactTable, FactView, Lookup, Member, MemberKind, Totals};
 
 /// The category of rules about what the host does while the GPU waits.
 const HOST: &str = "host";
@@ -54,10 +52,6 @@ impl<'a> WindowPair<'a> {
 }
 
 impl RuleInput for WindowPair<'_> {
-    fn facts(&self) -> &[Fact] {
-        RuleInput::facts(self.detailed)
-    }
-
     fn members(&self, kind: MemberKind) -> Vec<Member> {
         self.detailed.members(kind)
     }
@@ -91,10 +85,6 @@ struct LightWindow<'a> {
 }
 
 impl RuleInput for LightWindow<'_> {
-    fn facts(&self) -> &[Fact] {
-        RuleInput::facts(self.light)
-    }
-
     fn members(&self, kind: MemberKind) -> Vec<Member> {
         self.light.members(kind)
     }
