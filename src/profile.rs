@@ -15,6 +15,7 @@ mod host_range;
 mod ids;
 mod loader_config;
 mod memory_event;
+mod rows;
 mod start_counts;
 mod switches;
 mod unrecorded;

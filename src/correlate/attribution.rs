@@ -52,7 +52,7 @@ impl KernelOrigins {
             forwards: &forwards,
         };
         let waits_in_layers = waits.into_iter().filter(|(id, scope)| {
-            let call = profile.calls.get(id.idx());
+            let call = profile.call(*id);
             call.is_some_and(|call| query.is_in_layer(call, *scope))
         });
         let waits_in_layers = waits_in_layers.map(|(id, _)| id).collect();
@@ -169,7 +169,7 @@ impl<'p> LaunchContext<'_, 'p> {
         launch: Option<CallId>,
         before: Option<ScopeId>,
     ) -> KernelOrigin<'p> {
-        let call = launch.and_then(|l| self.profile.calls.get(l.idx()));
+        let call = launch.and_then(|l| self.profile.call(l));
         let scope = launch.and_then(|l| self.scope_of_call.get(l.idx()).copied().flatten());
         let point = call.map(|call| LaunchPoint {
             scope,

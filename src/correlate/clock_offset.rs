@@ -48,7 +48,7 @@ pub(super) fn find(
 pub(super) fn correct(profile: &mut Profile, offsets: &[(Used, i64)]) {
     for (used, ns) in offsets {
         shift(profile, *used, *ns);
-        let ordinal = profile.devices.get(used.1.idx()).map_or(0, |d| d.ordinal);
+        let ordinal = profile.device(used.1).map_or(0, |d| d.ordinal);
         let (impossible, moved) = match *ns > 0 {
             true => ("kernels begin before the calls that launch them", "later"),
             false => ("waits for copies return before the copies end", "earlier"),
@@ -96,7 +96,7 @@ fn difference(begins: &mut [i64], mut ends: Vec<i64>) -> Option<i64> {
 fn begins(profile: &Profile, launches: &[Option<CallId>]) -> FxHashMap<Used, Vec<i64>> {
     let mut begins: FxHashMap<Used, Vec<i64>> = FxHashMap::default();
     for (kernel, launch) in profile.kernels.iter().zip(launches) {
-        let call = launch.and_then(|id| profile.calls.get(id.idx()));
+        let call = launch.and_then(|id| profile.call(id));
         if let Some(call) = call {
             let after = kernel.span.start.saturating_sub(call.span.start);
             let own = begins.entry((kernel.process, kernel.device)).or_default();

@@ -270,7 +270,7 @@ fn main_thread(profile: &Profile, pid: Option<u64>) -> Option<ThreadId> {
     }
     let threads = profile.threads.iter().enumerate();
     let mut main = threads.filter(|(_, thread)| {
-        let process = profile.processes.get(thread.process.idx());
+        let process = profile.process(thread.process);
         uses_gpu.get(thread.process.idx()) == Some(&true)
             && process.is_some_and(|process| {
                 process.pid == thread.tid && pid.is_none_or(|pid| pid == process.pid)

@@ -34,7 +34,7 @@ pub(super) fn limit_graphs(
     if !profile.kernels.par_iter().any(|kernel| kernel.in_graph) && !are_launched() {
         return idle;
     }
-    let in_graph = |id: KernelId| profile.kernels.get(id.idx()).is_some_and(|k| k.in_graph);
+    let in_graph = |id: KernelId| profile.kernel(id).is_some_and(|k| k.in_graph);
     let is_graph = |id: CallId| launches_graph(profile, id);
     let running = graph_runs(profile, launches);
     for device in &mut timeline.devices {
@@ -60,7 +60,7 @@ pub(super) fn limit_graphs(
 }
 
 fn launches_graph(profile: &Profile, id: CallId) -> bool {
-    let call = profile.calls.get(id.idx());
+    let call = profile.call(id);
     call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
 }
 
@@ -247,7 +247,7 @@ fn first_works(
     }
     for copy in &profile.copies {
         let call = work_calls.get(copy.process, copy.correlation);
-        if let Some(call) = call.and_then(|id| profile.calls.get(id.idx())) {
+        if let Some(call) = call.and_then(|id| profile.call(id)) {
             add(copy.device, call.span.start, copy.span.start);
         }
     }

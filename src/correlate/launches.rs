@@ -13,7 +13,7 @@ pub(crate) fn launches(profile: &Profile) -> Vec<Option<CallId>> {
         let Some(slot) = profile.slot_of_call(call, &mut best) else {
             continue;
         };
-        let known = slot.and_then(|known| profile.calls.get(known.idx()));
+        let known = slot.and_then(|known| profile.call(known));
         if known.is_none_or(|known| rank(profile, call) < rank(profile, known)) {
             *slot = Some(id);
         }

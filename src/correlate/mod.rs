@@ -31,6 +31,7 @@ pub(crate) mod python_frame;
 mod range_meaning;
 mod range_syntax;
 mod replay_names;
+mod rows;
 mod scope_builder;
 mod scope_query;
 mod scope_tree;
@@ -365,7 +366,7 @@ impl MarkedRanges {
 /// From the first to the last launch of the analyzed kernels.
 fn launched(profile: &Profile, launches: &[Option<CallId>], inside: &[bool]) -> Option<Span> {
     let analyzed = launches.iter().zip(inside).filter(|(_, inside)| **inside);
-    let calls = analyzed.filter_map(|(call, _)| profile.calls.get((*call)?.idx()));
+    let calls = analyzed.filter_map(|(call, _)| profile.call((*call)?));
     calls.map(|call| call.span).reduce(Span::around)
 }
 

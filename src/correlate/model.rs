@@ -751,7 +751,7 @@ pub struct Gap {
 impl Gap {
     /// The call that launched what ended the gap.
     pub fn launch<'p>(&self, profile: &'p Profile) -> Option<&'p ApiCall> {
-        profile.calls.get(self.ended_by?.idx())
+        profile.call(self.ended_by?)
     }
 }
 

@@ -247,7 +247,7 @@ pub(crate) fn waited_share(
     let mut long = 0usize;
     let mut waited = 0usize;
     for (kernel, launch) in profile.kernels.iter().zip(launches) {
-        let Some(call) = launch.and_then(|l| profile.calls.get(l.idx())) else {
+        let Some(call) = launch.and_then(|l| profile.call(l)) else {
             continue;
         };
         if kernel.span.ns() >= LONG_KERNEL_NS {

@@ -234,7 +234,7 @@ impl RangeInfos {
         such: impl Fn(&RangeInfo) -> bool + 'a,
     ) -> impl Iterator<Item = (RangeId, &'a HostRange, &'a RangeInfo)> {
         let ranges = self.parts.iter();
-        let ranges = ranges.filter_map(|id| Some((*id, profile.ranges.get(id.idx())?)));
+        let ranges = ranges.filter_map(|id| Some((*id, profile.range(*id)?)));
         ranges
             .map(|(id, range)| (id, range, self.of(range)))
             .filter(move |(.., meaning)| such(meaning))

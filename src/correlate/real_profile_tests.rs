@@ -71,7 +71,7 @@ fn run(file: &str) -> Option<Run> {
 }
 
 fn display(run: &Run, link: &Link) -> Option<String> {
-    let call = run.op_calls.get(link.op?.idx())?;
+    let call = run.op_call(link.op?)?;
     Some(run.op_name(call)?.display())
 }
 

@@ -140,10 +140,8 @@ impl<'a> ScopeBuilder<'a> {
             self.profile.threads.iter().map(|_| None).collect();
         for id in wanted {
             if self.scope_of(*id).is_none()
-                && let (Some(range), Some(flag)) = (
-                    self.profile.ranges.get(id.idx()),
-                    is_wanted.get_mut(id.idx()),
-                )
+                && let (Some(range), Some(flag)) =
+                    (self.profile.range(*id), is_wanted.get_mut(id.idx()))
             {
                 *flag = true;
                 if let Some(stack) = stacks.get_mut(range.thread.idx()) {
@@ -174,7 +172,7 @@ impl<'a> ScopeBuilder<'a> {
         let mut openings = NestingRanges::of(self.profile);
         let mut found = Vec::new();
         for id in calls {
-            let Some(call) = self.profile.calls.get(id.idx()) else {
+            let Some(call) = self.profile.call(id) else {
                 continue;
             };
             while let Some((id, range)) = openings.next_until(call.span.start) {

@@ -88,7 +88,7 @@ impl<'a> ScopeTree<'a> {
     /// Adds the next scopes found.
     pub(crate) fn add(&mut self, found: &[NewScope]) {
         for nested in found {
-            let Some(range) = self.profile.ranges.get(nested.range.idx()) else {
+            let Some(range) = self.profile.range(nested.range) else {
                 continue;
             };
             let scope = ScopeId::new(self.scopes.len());
@@ -105,7 +105,7 @@ impl<'a> ScopeTree<'a> {
     /// The range of a scope with its meaning.
     pub(crate) fn range(&self, scope: ScopeId) -> Option<(RangeId, &'a HostRange, &'a RangeInfo)> {
         let id = self.scopes.get(scope.idx())?.range;
-        let range = self.profile.ranges.get(id.idx())?;
+        let range = self.profile.range(id)?;
         Some((id, range, self.texts.of(range)))
     }
 
@@ -325,7 +325,7 @@ fn capture_extent(profile: &Profile) -> Vec<(i64, i64)> {
 /// Per process: first and last launch outside declared warm-up.
 fn launch_extent(profile: &Profile, launches: &[Option<CallId>], steps: &Steps) -> Vec<(i64, i64)> {
     let calls = launches.iter().flatten();
-    let calls = calls.filter_map(|call| profile.calls.get(call.idx()));
+    let calls = calls.filter_map(|call| profile.call(*call));
     let calls = calls.filter(|call| !steps.is_warmup(call.span.start));
     extents(profile, calls.map(|call| (call.thread, call.span.start)))
 }

@@ -189,7 +189,7 @@ impl SiteInputs<'_> {
             return Some(self.call_key(call, partner, message));
         }
         let placement = self.placements.get(&kernel);
-        let row = self.profile.kernels.get(kernel.idx())?;
+        let row = self.profile.kernel(kernel)?;
         Some(SiteKey::Kernel {
             layer: placement.and_then(|s| s.layer),
             direction: placement.map_or(Direction::Unknown, |s| s.direction),
@@ -240,7 +240,7 @@ impl SiteInputs<'_> {
     }
 
     fn add_kernel(&self, site: &mut Site, id: SiteId, kernel: KernelId, rows: &mut KernelRows) {
-        let Some(row) = self.profile.kernels.get(kernel.idx()) else {
+        let Some(row) = self.profile.kernel(kernel) else {
             return;
         };
         // Each kernel without an operator counts as a separate call.

@@ -456,7 +456,7 @@ impl KernelSequence {
         }
         let own = profile.graphs.iter().zip(launches.graphs);
         for (graph, call) in own.filter(|(graph, _)| graph.process == process) {
-            let Some(call) = call.and_then(|id| profile.calls.get(id.idx())) else {
+            let Some(call) = call.and_then(|id| profile.call(id)) else {
                 without_launch += FEWEST_KERNELS;
                 continue;
             };

@@ -97,7 +97,7 @@ pub(super) fn launched_by_process(
 ) -> Vec<WorkLaunches> {
     let mut rows: Vec<Vec<(i64, Option<LaunchKind>)>> = vec![Vec::new(); profile.processes.len()];
     for (kernel, call) in profile.kernels.iter().zip(launches) {
-        let call = call.and_then(|id| profile.calls.get(id.idx()));
+        let call = call.and_then(|id| profile.call(id));
         if let (Some(rows), Some(call)) = (rows.get_mut(kernel.process.idx()), call) {
             let kind = (kernel.device, kernel.name, kernel.config);
             rows.push((call.span.start, Some(kind)));

@@ -111,7 +111,7 @@ impl Steps {
     ) -> Vec<Option<StepId>> {
         let graphs = profile.graphs.iter().zip(calls);
         let step = |(graph, call): (&GraphTrace, &Option<CallId>)| {
-            let call = profile.calls.get(call.as_ref()?.idx())?;
+            let call = profile.call(*call.as_ref()?)?;
             self.at(graph.process, call.span.start)
         };
         graphs.map(step).collect()

@@ -27,7 +27,7 @@ pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Ve
     let mut waits: Vec<Wait> = Vec::new();
     for (index, call) in profile.calls.iter().enumerate() {
         let copy = || {
-            let thread = profile.threads.get(call.thread.idx())?;
+            let thread = profile.thread(call.thread)?;
             of_number.get(thread.process, call.correlation)
         };
         let copied: Option<&MemoryCopy> = match call.class {
@@ -120,7 +120,7 @@ pub(super) fn blame_for_late_launches(
     waits: &[Wait],
     steps: &[Step],
 ) {
-    let process_of = |thread: ThreadId| profile.threads.get(thread.idx()).map(|t| t.process);
+    let process_of = |thread: ThreadId| profile.thread(thread).map(|t| t.process);
     let mut of_process: FxHashMap<Option<ProcessId>, Vec<&Wait>> = FxHashMap::default();
     for wait in waits {
         let own = of_process.entry(process_of(wait.thread)).or_default();
@@ -151,7 +151,7 @@ pub(super) fn blame_for_late_launches(
             let is_held_up = (host as f64) < AHEAD * busy as f64;
             let last = own.last_before(launch.span.start);
             if let Some(wait) = last.filter(|_| is_held_up) {
-                let class = profile.calls.get(wait.id.idx()).map(|call| call.class);
+                let class = profile.call(wait.id).map(|call| call.class);
                 gap.cause = match class {
                     Some(ApiClass::Sync) => GapCause::AfterSync,
                     _ => GapCause::BlockingCopy,

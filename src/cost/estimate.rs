@@ -91,7 +91,7 @@ fn site_cost(
     gpu: Option<&Gpu>,
     user: &UserCosts,
 ) -> SiteCost {
-    let args = site.args.and_then(|id| run.args.get(id.idx()));
+    let args = run.arguments_of(site);
     let own =
         (site.op.as_ref()).and_then(|op| user.find(op, site.direction, site.args_from_forward));
     let op_family = match own {
@@ -310,7 +310,7 @@ fn message_cost(
     cost: &Result<OpCost, UnknownCost>,
 ) -> Option<OpCost> {
     let sends = main.family == Family::Communication;
-    let args = run.args.get(site.message.filter(|_| sends)?.idx())?;
+    let args = run.arguments(site.message.filter(|_| sends)?)?;
     if matches!(cost, Ok(cost) if cost.family != Family::Communication) {
         return None;
     }
@@ -367,8 +367,8 @@ impl Partners {
         let partners = self.0.get(site.idx()).map_or(&[][..], Vec::as_slice);
         partners
             .iter()
-            .filter_map(|id| run.sites.get(id.idx()))
-            .filter_map(|site| Some((site.op.as_ref()?, run.args.get(site.args?.idx())?)))
+            .filter_map(|id| run.site(*id))
+            .filter_map(|site| Some((site.op.as_ref()?, run.arguments(site.args?)?)))
             .collect()
     }
 }

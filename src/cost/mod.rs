@@ -54,6 +54,11 @@ pub struct Costed {
 }
 
 impl Costed {
+    /// The cost of a site.
+    pub fn cost_of(&self, site: SiteId) -> Option<&SiteCost> {
+        self.sites.get(site.idx())
+    }
+
     /// The main kernel of a site: the longest that is not a helper.
     pub fn main_kernel(&self, site: SiteId) -> Option<&DecodedName> {
         let names = self.kernels.get(site.idx())?;
@@ -86,8 +91,8 @@ impl Costed {
             bounds.is_some_and(|(least, most)| least == most || *count > least)
         });
         let spans = searches.filter_map(|((_, call), _)| {
-            let call = run.op_calls.get(call.idx())?;
-            Some(run.profile.ranges.get(call.range.idx())?.span)
+            let call = run.op_call(*call)?;
+            Some(run.profile.range(call.range)?.span)
         });
         spans.collect()
     }

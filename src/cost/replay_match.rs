@@ -109,7 +109,7 @@ pub(crate) fn match_replays(
     file: &str,
 ) -> Result<ReplayNames, String> {
     let is_replayed = |kernel: KernelId| {
-        let link = replayed.run.links.get(kernel.idx());
+        let link = replayed.run.link(kernel);
         link.is_some_and(|link| link.missing == Some(WithoutOperator::GraphReplay))
     };
     let mut kinds = Kinds::default();
@@ -137,7 +137,7 @@ pub(crate) fn match_replays(
         ..ReplayNames::default()
     };
     let name = |costed: &Costed, item: &Item| {
-        let kernel = costed.run.profile.kernels.get(item.kernel.idx());
+        let kernel = costed.run.profile.kernel(item.kernel);
         kernel.map(|kernel| kernel.name)
     };
     let mut same: FxHashMap<(StrId, StrId), bool> = FxHashMap::default();
@@ -297,13 +297,13 @@ impl Works {
         // The bytes of an operator belong to its first kernel that computes.
         let mut counted: Vec<OpCallId> = Vec::new();
         for item in model {
-            let link = run.links.get(item.kernel.idx());
+            let link = run.link(item.kernel);
             let found = link.and_then(|link| {
                 let id = link.op?;
-                let call = run.op_calls.get(id.idx())?;
+                let call = run.op_call(id)?;
                 let op = run.op_names.get(call.op.idx())?;
-                let args = call.args.and_then(|args| run.args.get(args.idx()));
-                let name = run.profile.kernels.get(item.kernel.idx())?.name;
+                let args = call.args.and_then(|args| run.arguments(args));
+                let name = run.profile.kernel(item.kernel)?.name;
                 let decoded = decode(run.profile.text(name));
                 let computes = decoded.family.is_math() && !decoded.helper;
                 let first =
@@ -312,7 +312,7 @@ impl Works {
                     counted.push(id);
                 }
                 let args = args.filter(|_| first);
-                let layer = call.layer.and_then(|layer| run.layers.get(layer.idx()));
+                let layer = call.layer.and_then(|layer| run.layer(layer));
                 Some(ReplayedWork {
                     op: Some(op.clone()),
                     layer: layer.map(|layer| (layer.source, layer.name.clone())),

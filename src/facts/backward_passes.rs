@@ -49,7 +49,7 @@ pub(super) fn count(run: &Run) -> u64 {
     }
     let mut processes: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for (thread, passes) in threads {
-        if let Some(thread) = run.profile.threads.get(thread.idx()) {
+        if let Some(thread) = run.profile.thread(thread) {
             let most = processes.entry(thread.process).or_default();
             *most = passes.count.max(*most);
         }

@@ -115,8 +115,8 @@ impl ChainScope<'_> {
             .filter(|(id, _)| any || is_product(id));
         let (costliest, _) = sites.max_by(|a, b| a.1.total_cmp(b.1))?;
         let run = &self.table.costed.run;
-        let args = run.sites.get(costliest.idx())?.args?;
-        run.args.get(args.idx())?.tensors().next()?.dtype
+        let args = run.site(*costliest)?.args?;
+        run.arguments(args)?.tensors().next()?.dtype
     }
 }
 
@@ -307,7 +307,7 @@ fn mostly_without_operators(costed: &Costed) -> bool {
 /// The work of a kernel of PyTorch by its name, such as `elementwise: mul`. The number of elements
 /// follows from the grid, rounded up: it is compared, never used to compute a cost.
 fn named<'a>(costed: &'a Costed, id: SiteId, vectorized: &dyn Fn() -> u64) -> Option<Work<'a>> {
-    let site = costed.run.sites.get(id.idx())?;
+    let site = costed.run.site(id)?;
     let (kernel, decoded) = (
         site.kernels.first()?,
         costed.kernels.get(id.idx())?.first()?,
@@ -363,7 +363,7 @@ fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> 
         });
         let Some((work, call)) = described else {
             // A fill computes nothing from what ran before it: such as the gradient of the loss, 1.
-            let family = link.site.and_then(|site| costed.sites.get(site.idx()));
+            let family = link.site.and_then(|site| costed.cost_of(site));
             if family.is_some_and(|cost| cost.family == Family::Fill) {
                 continue;
             }

@@ -68,7 +68,7 @@ fn per_sample(costed: &Costed) -> BTreeSet<SiteId> {
 }
 
 fn args<'a>(run: &'a Run, site: &Site) -> Option<&'a OpArgs> {
-    run.args.get(site.args?.idx())
+    run.arguments(site.args?)
 }
 
 /// The weights of a convolution in groups, as those of samples.

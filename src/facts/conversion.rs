@@ -46,7 +46,7 @@ impl ParameterShapes {
             let position = WEIGHTS
                 .iter()
                 .find(|(name, _)| *name == plain_name(&op.name));
-            let args = site.args.and_then(|id| run.args.get(id.idx()));
+            let args = run.arguments_of(site);
             let weight = position.and_then(|(_, at)| args?.tensor(*at, "weight"));
             if let Some(weight) = weight {
                 shapes.insert(weight.shape.clone());

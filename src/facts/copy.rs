@@ -105,7 +105,7 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
         if copy.span.end <= window.start || copy.span.start >= window.end {
             continue;
         }
-        let call = id.and_then(|id| run.profile.calls.get(id.idx()));
+        let call = id.and_then(|id| run.profile.call(id));
         let sync = call.and_then(|call| match call.class {
             ApiClass::CopySync => Some(true),
             ApiClass::CopyAsync => Some(false),
@@ -317,7 +317,7 @@ impl CopyGroup {
 
 /// The innermost range around a call that is no operator: a layer of FSDP, or a range of the program.
 fn range_around(run: &Run, call: CallId) -> Option<StrId> {
-    let call = run.profile.calls.get(call.idx())?;
+    let call = run.profile.call(call)?;
     let ranges = run.profile.ranges.iter();
     let around = ranges.filter(|range| {
         range.thread == call.thread

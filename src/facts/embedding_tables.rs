@@ -71,7 +71,7 @@ impl EmbeddingTables {
         }
         // A table that is the weight of a product as well gets a dense gradient from that.
         let products = sites().filter(|(_, cost)| cost.family == Family::Gemm);
-        let args = products.filter_map(|(site, _)| run.args.get(site.args?.idx()));
+        let args = products.filter_map(|(site, _)| run.arguments(site.args?));
         let operands: FxHashSet<Size> = args
             .flat_map(OpArgs::tensors)
             .filter_map(|tensor| size(&tensor.shape))
@@ -138,7 +138,7 @@ pub(super) fn gradient(run: &Run, site: &Site) -> Option<(Size, u64)> {
     if site.direction != Direction::Bprop {
         return None;
     }
-    let args = run.args.get(site.args?.idx())?;
+    let args = run.arguments(site.args?)?;
     let name = plain_name(&site.op.as_ref()?.name);
     let integral = |t: &&Tensor| t.dtype.is_none_or(|dtype| !dtype.is_float());
     match name {

@@ -59,7 +59,7 @@ impl EnclosingOps {
             })
             .collect();
         for ((site, word), ns) in by_word {
-            let whole = run.sites.get(site.idx()).map_or(0, |s| s.time_ns);
+            let whole = run.site(site).map_or(0, |s| s.time_ns);
             if let Some(words) = all.get_mut(site.idx())
                 && ns as f64 >= NEARLY_ALL * whole as f64
                 && let Some(word) = names.words.get(word as usize)

@@ -60,7 +60,7 @@ pub(super) fn of(costed: &Costed) -> Option<Option<EqualNetworks>> {
     // By what comes before the number in their layers, and by the number.
     let mut all: BTreeMap<&str, BTreeMap<&str, Network<'_>>> = BTreeMap::new();
     for ((id, site), cost) in (0..).map(SiteId).zip(&run.sites).zip(&costed.sites) {
-        let layer = site.layer.and_then(|layer| run.layers.get(layer.idx()));
+        let layer = run.layer_of(site);
         for [before, number, rest] in layer.into_iter().flat_map(|layer| numbers(&layer.name)) {
             let networks = all.entry(before).or_default();
             add(networks.entry(number).or_default(), id, site, cost, rest);
@@ -144,7 +144,7 @@ fn in_a_row(costed: &Costed, networks: &[Network<'_>]) -> usize {
     let (mut last, mut others, mut backward) = (None, false, false);
     for link in &run.links {
         let id = link.site;
-        let site = id.and_then(|id| run.sites.get(id.idx()));
+        let site = id.and_then(|id| run.site(id));
         let network = id.and_then(|id| of_sites.get(&id).copied());
         if site.is_some_and(|site| !is_forward(site)) {
             backward |= network.is_some() && network == last;
@@ -167,7 +167,7 @@ fn late_ns(run: &Run) -> BTreeMap<Option<SiteId>, i64> {
     let mut late = BTreeMap::new();
     for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
         if gap.cause == GapCause::HostLate && gap.reliable_ns > 0 {
-            let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+            let link = gap.next.and_then(|kernel| run.link(kernel));
             *late.entry(link.and_then(|link| link.site)).or_default() += gap.reliable_ns;
         }
     }

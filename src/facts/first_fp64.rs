@@ -46,7 +46,7 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// Where `run.first_fp64_op` is: the line of the program, else its layer
     "run.first_fp64_place": STR needs LAYERS => |t| {
         first_fp64(t).and_then(|s| {
-            let layer = s.site.layer.and_then(|id| t.costed.run.layers.get(id.idx()));
+            let layer = t.costed.run.layer_of(s.site);
             let line = s.site.source_line.clone();
             line.or_else(|| Some(layer?.name.clone()))
         })

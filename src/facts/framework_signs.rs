@@ -237,7 +237,7 @@ impl FrameworkSigns {
                 optimizers.entry(range.thread).or_default().push(range.span);
             }
             if sign.has(Sign::DDP_FORWARD)
-                && let Some(thread) = run.profile.threads.get(range.thread.idx())
+                && let Some(thread) = run.profile.thread(range.thread)
             {
                 let list = forwards.entry(thread.process).or_default();
                 list.push((range.span.start, false));
@@ -289,8 +289,8 @@ impl FrameworkSigns {
             };
             if found.has(Sign::COMPILED) {
                 self.compiled_ns += time.ns as f64;
-                let site = costed.run.sites.get(time.site.idx());
-                let site = site.zip(costed.sites.get(time.site.idx()));
+                let site = costed.run.site(time.site);
+                let site = site.zip(costed.cost_of(time.site));
                 if site.is_some_and(|(site, cost)| is_model_work(site, cost)) {
                     self.compiled_model_ns += time.ns as f64;
                 }
@@ -339,7 +339,7 @@ fn copied_in(run: &Run, signs: &Signs) -> f64 {
         ranges.entry(range.thread).or_default().push(range.span);
     }
     let inside = |call: &Option<CallId>| {
-        let call = run.profile.calls.get((*call)?.idx())?;
+        let call = run.profile.call((*call)?)?;
         let spans = ranges.get(&call.thread)?;
         Some(Span::one_contains(spans, call.span.start))
     };
@@ -368,7 +368,7 @@ fn mark_synced(costed: &Costed, forwards: &mut FxHashMap<ProcessId, Vec<(i64, bo
         }
         let launched = link
             .launch
-            .and_then(|id| run.profile.calls.get(id.idx()))
+            .and_then(|id| run.profile.call(id))
             .map(|call| call.span.start);
         let Some((launched, list)) = launched.zip(forwards.get_mut(&kernel.process)) else {
             continue;

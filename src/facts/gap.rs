@@ -330,7 +330,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                 lengths.host.add(parts);
                 lengths.host_reliable += gap.reliable_ns;
             }
-            let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+            let link = gap.next.and_then(|kernel| run.link(kernel));
             let step = link.map_or_else(|| step_of_launch(run, gap), |link| link.step);
             lengths.steps.add(step, gap.reliable_ns);
             let site = link.and_then(|link| link.site);
@@ -347,8 +347,8 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                     .call
                     .is_some_and(|call| run.waits_in_layers.contains(&call))
             {
-                let site = site.and_then(|site| run.sites.get(site.idx()));
-                let layer = site.and_then(|site| run.layers.get(site.layer?.idx()));
+                let site = site.and_then(|site| run.site(site));
+                let layer = site.and_then(|site| run.layer(site.layer?));
                 if let Some(layer) = layer {
                     lengths.in_layers.add(layer.pattern, gap.reliable_ns);
                 }
@@ -389,7 +389,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
                     lengths.around.add(*op, gap.reliable_ns);
                 }
             }
-            if let Some(call) = gap.call.and_then(|id| run.profile.calls.get(id.idx())) {
+            if let Some(call) = gap.call.and_then(|id| run.profile.call(id)) {
                 lengths.blamed.add(call.name, gap.reliable_ns);
             }
         }
@@ -408,9 +408,8 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
 
 /// Whether a site is communication or part of the optimizer, which a graph of the model leaves as they are.
 pub(super) fn is_beside_model(costed: &Costed, site: SiteId) -> bool {
-    let update =
-        (costed.run.sites.get(site.idx())).is_some_and(|s| s.direction == Direction::Update);
-    let cost = costed.sites.get(site.idx());
+    let update = (costed.run.site(site)).is_some_and(|s| s.direction == Direction::Update);
+    let cost = costed.cost_of(site);
     update || cost.is_some_and(|cost| cost.family == Family::Communication)
 }
 
@@ -455,7 +454,7 @@ fn group(
         first_loads_ns: lengths.first_loads as f64,
         host_reliable_share: lengths.host_reliable as f64 / lengths.host.ns.max(1) as f64,
         host: lengths.host,
-        ordinal: (run.profile.devices.get(device.device.idx())).map_or(0, |d| d.ordinal),
+        ordinal: (run.profile.device(device.device)).map_or(0, |d| d.ordinal),
         cause,
         op: blamed.op.or_else(|| main(lengths.inside)),
         on_cpu: blamed.on_cpu,
@@ -489,7 +488,7 @@ fn most_in_layers(times: &TimeBy<PatternId>, half: i64) -> Option<PatternId> {
 fn is_in_one_step(run: &Run, lengths: &Lengths) -> bool {
     let mut analyzed = run.steps.iter().filter(|step| !step.warmup);
     let idle = lengths.steps.iter().filter_map(|(id, ns)| {
-        let step = run.steps.get(id?.idx())?;
+        let step = run.step(id?)?;
         let length = step.span.ns().max(step.gpu.map_or(0, Span::ns));
         Some(ns as f64 / length.max(1) as f64)
     });
@@ -529,12 +528,10 @@ fn is_in_each_step(run: &Run, lengths: &Lengths) -> bool {
 
 /// The operator that launched a kernel; none for a kernel that a CUDA graph replays.
 fn op_of(run: &Run, kernel: KernelId) -> Option<&OpName> {
-    if run.profile.kernels.get(kernel.idx())?.captured.is_some() {
+    if run.profile.kernel(kernel)?.captured.is_some() {
         return None;
     }
-    let link = run.links.get(kernel.idx())?;
-    let call = run.op_calls.get(link.op?.idx())?;
-    run.op_name(call)
+    run.op_name(run.op_call_of(kernel)?)
 }
 
 /// The operators with most idle time; all others together as none.
@@ -672,7 +669,7 @@ pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
                 && name.is_some_and(|name| READS.contains(&plain_name(name)))
         };
         let most = t.gaps.iter().filter(reads).max_by(|a, b| a.time_ns.total_cmp(&b.time_ns));
-        let layers = most.and_then(|group| t.costed.run.patterns.get(group.in_layers?.idx()));
+        let layers = most.and_then(|group| t.costed.run.pattern(group.in_layers?));
         layers.map(|pattern| pattern.name.as_str())
     },
 };

@@ -54,7 +54,7 @@ fn growths(costed: &Costed) -> Vec<Growth> {
             cost.family == Family::Cat && site.direction != Direction::Update
         })
         .filter_map(|(id, (site, _))| {
-            let args = run.args.get(site.args?.idx())?;
+            let args = run.arguments(site.args?)?;
             let mut tensors = args.tensors();
             let first = tensors.next()?;
             let (rank, from) = (first.shape.len(), first.elements());

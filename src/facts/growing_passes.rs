@@ -154,7 +154,7 @@ fn appends(costed: &Costed, rows: &BTreeSet<u64>, new: u64) -> bool {
     let run = &costed.run;
     let mut sites = run.sites.iter().zip(&costed.sites);
     sites.any(|(site, cost)| {
-        let args = site.args.and_then(|id| run.args.get(id.idx()));
+        let args = run.arguments_of(site);
         let Some(args) = args.filter(|_| cost.family == Family::Cat) else {
             return false;
         };

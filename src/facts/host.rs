@@ -81,7 +81,7 @@ impl Host {
         for set in std::iter::once(first).chain(reachable) {
             let call = (set.correlation)
                 .and_then(|id| blocking.get(&(set.process, id)))
-                .and_then(|id| run.profile.calls.get(id.idx()));
+                .and_then(|id| run.profile.call(*id));
             if let Some(call) = call {
                 self.blocking_sets += 1;
                 self.blocking_set_ns += call.span.ns() as f64;
@@ -125,7 +125,7 @@ fn blocking_sets(run: &Run) -> FxHashMap<(ProcessId, SerialNumber), CallId> {
     let mut blocking = FxHashMap::default();
     for (index, call) in run.profile.calls.iter().enumerate() {
         if call.class == ApiClass::SetSync
-            && let Some(thread) = run.profile.threads.get(call.thread.idx())
+            && let Some(thread) = run.profile.thread(call.thread)
             && let Some(correlation) = call.correlation
         {
             let key = (thread.process, correlation);

@@ -112,7 +112,7 @@ fn processes_of_devices(profile: &Profile) -> FxHashMap<DeviceId, Option<Process
 /// What the threads of a process that launch kernels work, in time order.
 fn work_of_process(profile: &Profile, work: &[Span], process: ProcessId) -> Vec<Span> {
     let of_process = |call: &&ApiCall| {
-        let thread = profile.threads.get(call.thread.idx());
+        let thread = profile.thread(call.thread);
         thread.is_some_and(|thread| thread.process == process)
     };
     let launches = |call: &&ApiCall| {

@@ -33,15 +33,15 @@ type Times = (i64, i64);
 pub(super) fn of(costed: &Costed) -> Option<Option<LateLayers>> {
     let run = &costed.run;
     let layer_of = |site: SiteId| {
-        let layer = run.sites.get(site.idx())?.layer?;
-        Some(run.layers.get(layer.idx())?.name.as_str())
+        let layer = run.site(site)?.layer?;
+        Some(run.layer(layer)?.name.as_str())
     };
     let mut layers: BTreeMap<&str, Times> = BTreeMap::new();
     let mut all: Times = (0, 0);
     for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
         if gap.cause == GapCause::HostLate && gap.reliable_ns > 0 {
             all.0 += gap.reliable_ns;
-            let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+            let link = gap.next.and_then(|kernel| run.link(kernel));
             if let Some(name) = link.and_then(|link| layer_of(link.site?)) {
                 layers.entry(name).or_default().0 += gap.reliable_ns;
             }
@@ -84,17 +84,17 @@ pub(super) fn in_layers(costed: &Costed) -> Option<f64> {
         if gap.cause != GapCause::HostLate || gap.reliable_ns <= 0 {
             continue;
         }
-        let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+        let link = gap.next.and_then(|kernel| run.link(kernel));
         let site = link.and_then(|link| link.site);
         if site.is_some_and(|site| super::gap::is_beside_model(costed, site)) {
             continue;
         }
-        let site = site.and_then(|site| run.sites.get(site.idx()));
+        let site = site.and_then(|site| run.site(site));
         if site.is_some_and(|site| site.direction == Direction::Bprop) {
             continue;
         }
         all = all.saturating_add(gap.reliable_ns);
-        let layer = site.and_then(|site| run.layers.get(site.layer?.idx()));
+        let layer = site.and_then(|site| run.layer(site.layer?));
         if layer.is_some_and(|layer| layer.source.is_around_layers()) {
             inside = inside.saturating_add(gap.reliable_ns);
         }

@@ -101,7 +101,7 @@ impl NeedlessGradients {
             return found;
         }
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            let call = link.launch.and_then(|id| run.profile.calls.get(id.idx()));
+            let call = link.launch.and_then(|id| run.profile.call(id));
             if let (Some(site), Some(call)) = (link.site, call)
                 && let Some(spans) = needless.get(&call.thread)
                 && Span::one_contains(spans, call.span.start)

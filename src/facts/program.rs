@@ -148,7 +148,7 @@ fn packs_sequences(run: &Run) -> bool {
     let packs = |op: &OpName| op.name == "_pack_padded_sequence";
     let is_packed = |site: &Site| {
         let name = site.op.as_ref().map(|op| plain_name(&op.name));
-        let args = site.args.and_then(|id| run.args.get(id.idx()));
+        let args = run.arguments_of(site);
         let first = args.and_then(|args| args.tensors().next());
         name.is_some_and(|name| RECURRENT.contains(&name))
             && first.is_some_and(|input| input.shape.len() == 2)
@@ -197,14 +197,14 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
             continue;
         }
         all = all.saturating_add(gap.reliable_ns);
-        let link = gap.next.and_then(|kernel| run.links.get(kernel.idx()));
+        let link = gap.next.and_then(|kernel| run.link(kernel));
         let mut names: Vec<(StrId, RangeId)> = Vec::new();
         let mut at = link.and_then(|link| link.scope);
         for _ in 0..DEPTH {
-            let Some(scope) = at.and_then(|id: ScopeId| run.scopes.get(id.idx())) else {
+            let Some(scope) = at.and_then(|id: ScopeId| run.scope(id)) else {
                 break;
             };
-            let range = run.profile.ranges.get(scope.range.idx());
+            let range = run.profile.range(scope.range);
             let of_program = range.is_some_and(|r| match r.kind {
                 RangeKind::Annotation => true,
                 RangeKind::PushPop => r.seq.is_none() && r.op_id.is_none() && r.args.is_none(),
@@ -227,9 +227,7 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
     let window = run.window.span?;
     // A range around nearly all of the window does not tell one gap from another.
     let is_part = |ranges: &BTreeSet<RangeId>| {
-        let ranges = ranges
-            .iter()
-            .filter_map(|id| run.profile.ranges.get(id.idx()));
+        let ranges = ranges.iter().filter_map(|id| run.profile.range(*id));
         let covered: i64 = ranges
             .map(|range| range.span.clip(window).ns().max(0))
             .sum();

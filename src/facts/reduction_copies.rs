@@ -22,7 +22,7 @@ pub(super) fn add_idle_time(run: &Run, times: &mut [f64]) {
     let profile = &run.profile;
     let reduces = by_string(run, |name| collective_in(name) == Some("all_reduce"));
     let is_reduction = |kernel: &Kernel, link: &Link| {
-        let site = link.site.and_then(|site| run.sites.get(site.idx()));
+        let site = link.site.and_then(|site| run.site(site));
         reduces.get(kernel.name.idx()) == Some(&true)
             && kernel.captured.is_none()
             && site.is_some_and(|site| site.direction == Direction::Bprop)

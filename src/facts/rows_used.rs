@@ -44,7 +44,7 @@ impl Reads {
 
 /// The size of a forward product of activations with weights.
 pub(super) fn forward_product(costed: &Costed, id: SiteId) -> Option<GemmSize> {
-    let (site, cost) = (costed.run.sites.get(id.idx())?, costed.sites.get(id.idx())?);
+    let (site, cost) = (costed.run.site(id)?, costed.cost_of(id)?);
     let forward = matches!(site.direction, Direction::Fprop | Direction::Unknown);
     if cost.family != Family::Gemm || !forward || site.args_from_forward || cost.autotuning {
         return None;

@@ -192,8 +192,7 @@ impl Sums {
 
 /// Whether the profile records the shape of any operand of a site.
 fn has_shapes(run: &Run, site: &Site) -> bool {
-    site.args
-        .and_then(|id| run.args.get(id.idx()))
+    run.arguments_of(site)
         .is_some_and(|args| args.tensors().any(|t| !t.shape.is_empty()))
 }
 

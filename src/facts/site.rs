@@ -25,8 +25,8 @@ impl Subject for Sites {
 
 impl<'a> SiteScope<'a> {
     pub(super) fn new(table: &'a FactTable<'a>, id: SiteId) -> Option<SiteScope<'a>> {
-        let site = table.costed.run.sites.get(id.idx())?;
-        let cost = table.costed.sites.get(id.idx())?;
+        let site = table.costed.run.site(id)?;
+        let cost = table.costed.cost_of(id)?;
         Some(SiteScope {
             table,
             id,
@@ -36,9 +36,7 @@ impl<'a> SiteScope<'a> {
     }
 
     pub(super) fn args(&self) -> Option<&'a OpArgs> {
-        self.site
-            .args
-            .and_then(|id| self.table.costed.run.args.get(id.idx()))
+        self.table.costed.run.arguments_of(self.site)
     }
 
     fn known_cost(&self) -> Option<&'a OpCost> {

@@ -50,7 +50,7 @@ pub(crate) fn exposed_comm_per_step(run: &Run) -> Option<f64> {
 
 /// Whether a step belongs to the analyzed ones.
 pub(super) fn is_analyzed(run: &Run, step: Option<crate::correlate::StepId>) -> bool {
-    let step = step.and_then(|id| run.steps.get(id.idx()));
+    let step = step.and_then(|id| run.step(id));
     step.is_some_and(|step| !step.warmup)
 }
 

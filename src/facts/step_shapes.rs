@@ -42,7 +42,7 @@ fn different(costed: &Costed, counts: impl Fn(&SiteCost) -> bool, repeated: bool
     let sites = (0..).map(SiteId).zip(run.sites.iter().zip(&costed.sites));
     let hashes: Vec<Option<u64>> = sites
         .map(|(id, (site, cost))| {
-            let args = run.args.get(site.args?.idx());
+            let args = run.arguments(site.args?);
             counts(cost).then(|| {
                 // Hashed, so that sums of different ids differ.
                 let hash = match repeated {

@@ -261,7 +261,7 @@ impl StepStability {
         for ids in groups.values().filter(|g| g.len() >= FEWEST_EXECUTIONS) {
             let mut lengths: Vec<i64> = ids
                 .iter()
-                .filter_map(|id| run.profile.kernels.get(id.idx()))
+                .filter_map(|id| run.profile.kernel(*id))
                 .map(|k| k.span.ns())
                 .collect();
             let third = lengths.len() / 3;

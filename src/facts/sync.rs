@@ -119,7 +119,7 @@ const CATCHES_UP_NS: i64 = 5_000_000;
 
 /// The process of a thread.
 fn process_of(run: &Run, thread: ThreadId) -> Option<ProcessId> {
-    run.profile.threads.get(thread.idx()).map(|t| t.process)
+    run.profile.thread(thread).map(|t| t.process)
 }
 
 /// Idle time that follows from waits: gaps that the process of the wait ends while it catches up. One in

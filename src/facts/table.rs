@@ -350,10 +350,9 @@ impl<'a> FactTable<'a> {
     fn layer_of(&self, site: SiteId) -> Option<&LayerSums> {
         let run = &self.costed.run;
         let pattern = run
-            .sites
-            .get(site.idx())?
+            .site(site)?
             .layer
-            .and_then(|id| run.layers.get(id.idx()))
+            .and_then(|id| run.layer(id))
             .map_or(run.patterns.len(), |l| l.pattern.idx());
         self.layers.get(pattern)
     }
@@ -409,7 +408,7 @@ impl<'a> FactTable<'a> {
                 }
             }
             Member::Site(id) => {
-                let site = run.sites.get(id.idx())?;
+                let site = run.site(id)?;
                 let (place, layer) = self.whereabouts(id, placed);
                 AffectedTime {
                     uncounted: self.is_search(id),
@@ -424,7 +423,7 @@ impl<'a> FactTable<'a> {
                 }
             }
             Member::Kernel(id, row) => {
-                let kernel = run.sites.get(id.idx())?.kernels.get(row as usize)?;
+                let kernel = run.site(id)?.kernels.get(row as usize)?;
                 let (place, layer) = self.whereabouts(id, placed);
                 let part = self.affected_site(id, Some(kernel.time_ns as f64));
                 let share = |ns: i64| ns as f64 / (kernel.time_ns as f64).max(1.0);
@@ -470,7 +469,7 @@ impl<'a> FactTable<'a> {
                 let sum = |of_sites: &[f64]| -> f64 {
                     let all = chain.sites.iter().chain(&chain.backward);
                     let parts = all.chain(&chain.between).map(|(id, ns)| {
-                        let whole = run.sites.get(id.idx()).map_or(0.0, |s| s.time_ns as f64);
+                        let whole = run.site(*id).map_or(0.0, |s| s.time_ns as f64);
                         of_site(of_sites, *id) * (ns / whole.max(1.0)).min(1.0)
                     });
                     parts.sum()
@@ -534,17 +533,17 @@ impl<'a> FactTable<'a> {
 
     /// Whether a site is a library's algorithm search.
     fn is_search(&self, id: SiteId) -> bool {
-        let cost = self.costed.sites.get(id.idx());
+        let cost = self.costed.cost_of(id);
         cost.is_some_and(|cost| cost.autotuning)
     }
 
     /// The part of a site in an [`AffectedTime`]; `part_ns` if only some of its time is affected.
     fn affected_site(&self, id: SiteId, part_ns: Option<f64>) -> Option<AffectedSite> {
-        let site = self.costed.run.sites.get(id.idx())?;
+        let site = self.costed.run.site(id)?;
         let whole = site.time_ns as f64;
         let time_ns = part_ns.unwrap_or(whole).min(whole);
         let share = if whole > 0.0 { time_ns / whole } else { 0.0 };
-        let cost = self.costed.sites.get(id.idx())?;
+        let cost = self.costed.cost_of(id)?;
         let reachable = cost.reachable_ns.unwrap_or(0.0).min(whole) * share;
         let floor_ns = match cost.math_dtype {
             // The finding may be that fp64 is not needed, so its reachable time is no limit.
@@ -566,7 +565,7 @@ impl<'a> FactTable<'a> {
 
     /// The part of a value of a site for some of its kernels, by their number.
     fn of_kernel(&self, of_sites: &[f64], id: SiteId, count: u32) -> f64 {
-        let kernels = self.costed.run.sites.get(id.idx());
+        let kernels = self.costed.run.site(id);
         let all = kernels.map_or(0, |site| site.kernels.iter().map(|k| k.count).sum());
         of_site(of_sites, id) * f64::from(count) / f64::from(all.max(1))
     }
@@ -588,7 +587,7 @@ impl<'a> FactTable<'a> {
 
     /// `blocks.*.mlp: linear (bprop)`, or the kernel's label when no operator is known.
     fn site_place(&self, id: SiteId) -> String {
-        let site = self.costed.run.sites.get(id.idx());
+        let site = self.costed.run.site(id);
         let what = match site.and_then(|s| Some((s.op.as_ref()?, s.direction))) {
             Some((op, Direction::Unknown)) => op.display(),
             Some((op, direction)) => format!("{} ({})", op.display(), direction.name()),
@@ -832,7 +831,7 @@ fn launch_ns_of_kernels(run: &Run) -> Vec<f64> {
 /// few kernels are in it.
 fn before_launches(run: &Run) -> impl Iterator<Item = (KernelId, f64)> + '_ {
     let captured = |id: &KernelId| {
-        let kernel = run.profile.kernels.get(id.idx());
+        let kernel = run.profile.kernel(*id);
         kernel.is_some_and(|kernel| kernel.captured.is_some())
     };
     late_gaps(run).filter_map(move |gap| {
@@ -857,10 +856,7 @@ fn layers(costed: &Costed) -> Vec<LayerSums> {
     let unknown = run.patterns.len();
     let sites = run.sites.iter().zip(&costed.sites).zip(&costed.kernels);
     for (row, ((site, cost), decoded)) in sites.enumerate() {
-        let pattern = site
-            .layer
-            .and_then(|id| run.layers.get(id.idx()))
-            .map_or(unknown, |l| l.pattern.idx());
+        let pattern = run.layer_of(site).map_or(unknown, |l| l.pattern.idx());
         let Some(sums) = layers.get_mut(pattern) else {
             continue;
         };

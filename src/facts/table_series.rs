@@ -127,7 +127,7 @@ fn lookup(run: &Run, site: &Site) -> Option<(Width, Table)> {
     ) {
         return None;
     }
-    let args = run.args.get(site.args?.idx())?;
+    let args = run.arguments(site.args?)?;
     let table = args.tensors().next()?;
     let size: [u64; 2] = table.shape.as_slice().try_into().ok()?;
     Some(((table.dtype, size[1]), (site.layer, size)))

@@ -55,32 +55,28 @@ pub(super) fn of(costed: &Costed) -> BTreeSet<SiteId> {
     }
     let mut unrecorded: FxHashMap<SiteId, i64> = FxHashMap::default();
     for (site, range, ns) in calls {
-        let end = run
-            .profile
-            .ranges
-            .get(range.idx())
-            .map(|range| range.span.end);
+        let end = run.profile.range(range).map(|range| range.span.end);
         let next = number(run, range).and_then(|number| last.get(&number).copied());
         if next.zip(end).is_some_and(|(next, end)| next >= end) {
             *unrecorded.entry(site).or_default() += ns;
         }
     }
     let mostly = |(site, ns): &(SiteId, i64)| {
-        (run.sites.get(site.idx())).is_some_and(|s| ns.saturating_mul(2) > s.time_ns)
+        (run.site(*site)).is_some_and(|s| ns.saturating_mul(2) > s.time_ns)
     };
     let found = unrecorded.into_iter().filter(mostly);
     found.map(|(site, _)| site).collect()
 }
 
 fn number(run: &Run, range: RangeId) -> Option<Number> {
-    let range = run.profile.ranges.get(range.idx())?;
+    let range = run.profile.range(range)?;
     Some((range.thread, range.seq?))
 }
 
 /// The range of a kernel's operator, unless it is a part of another operator with the same number.
 fn alone(run: &Run, link: &Link) -> Option<RangeId> {
-    let call = run.op_calls.get(link.op?.idx())?;
-    let scope = |id: crate::correlate::ScopeId| run.scopes.get(id.idx());
+    let call = run.op_call(link.op?)?;
+    let scope = |id: crate::correlate::ScopeId| run.scope(id);
     let mut at = scope(link.scope?)?;
     while at.range != call.range {
         at = scope(at.parent?)?;

@@ -13,7 +13,7 @@ use crate::cost::{Costed, Family};
 pub(super) fn of(costed: &Costed) -> Arc<[Arc<str>]> {
     let run = &costed.run;
     let in_step = |site: &Site| {
-        let layer = site.layer.and_then(|id| run.layers.get(id.idx()));
+        let layer = run.layer_of(site);
         layer.is_some_and(|layer| layer.name.contains(OPTIMIZER_STEP))
     };
     let updates = || (run.sites.iter()).filter(|s| s.direction == Direction::Update);

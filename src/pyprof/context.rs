@@ -167,7 +167,7 @@ impl ContextKey {
             return;
         };
         let args = op.args.filter(|_| !op.args_from_forward);
-        if let Some(args) = args.and_then(|args| run.args.get(args.idx())) {
+        if let Some(args) = args.and_then(|args| run.arguments(args)) {
             context.markers = vec![event::marker(name, args)];
         } else if op.args_from_forward || op.backward {
             // For a backward node, the forward operator is more informative.

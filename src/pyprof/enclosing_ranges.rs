@@ -165,14 +165,14 @@ impl<'r> RangesAround<'r> {
     fn scopes_around(&self, scope: Option<ScopeId>) -> impl Iterator<Item = &'r Scope> {
         let mut next = scope;
         std::iter::from_fn(move || {
-            let scope = self.run.scopes.get(self.enclosing(next).counted?.idx())?;
+            let scope = self.run.scope(self.enclosing(next).counted?)?;
             next = scope.parent;
             Some(scope)
         })
     }
 
     fn range(&self, scope: &Scope) -> Option<&'r HostRange> {
-        self.run.profile.ranges.get(scope.range.idx())
+        self.run.profile.range(scope.range)
     }
 
     /// Whether a range counts. A layer inside a layer with the same name counts again, unless it was never

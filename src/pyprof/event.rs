@@ -124,7 +124,7 @@ pub(super) fn call_stack(args: &str) -> Option<String> {
 /// The name of a layer, if the user chose it.
 pub(super) fn layer(run: &Run, id: LayerId) -> Option<String> {
     use crate::correlate::LayerSource::{Fsdp, Module, UserRange};
-    let layer = run.layers.get(id.idx())?;
+    let layer = run.layer(id)?;
     matches!(layer.source, Fsdp | Module | UserRange).then(|| layer.name.clone())
 }
 

@@ -82,7 +82,7 @@ impl<'r> Launch<'r> {
         let run = ranges.run;
         let kernel = run.profile.kernels.get(at)?;
         let link = run.links.get(at)?;
-        let call = link.launch.and_then(|l| run.profile.calls.get(l.idx()));
+        let call = link.launch.and_then(|l| run.profile.call(l));
         let mut launch = Launch {
             kernel,
             thread: call.map(|call| call.thread),
@@ -96,7 +96,7 @@ impl<'r> Launch<'r> {
             return Some(launch);
         }
         let scope = run.scope_of_work(kernel, link);
-        let op = link.op.and_then(|op| run.op_calls.get(op.idx()));
+        let op = link.op.and_then(|op| run.op_call(op));
         let (key, numbered) = ContextKey::of(ranges, scope, op);
         launch.call = link.op.filter(|_| ranges.is_trace_event());
         launch.context = Some(key);
@@ -134,13 +134,13 @@ impl<'r> RecordBuilder<'r> {
         let profile = &self.ranges.run.profile;
         let kernel = launch.kernel;
         let context = self.context(launch.context);
-        let thread = launch.thread.and_then(|t| profile.threads.get(t.idx()));
+        let thread = launch.thread.and_then(|t| profile.thread(t));
         let numbers = launch
             .thread
             .map(|thread| self.numbering.next(thread, &launch.ids, &context))
             .unwrap_or_default();
         let config = profile.config(kernel);
-        let device = profile.devices.get(kernel.device.idx());
+        let device = profile.device(kernel.device);
         Record {
             name: self.name(kernel.name),
             duration: kernel.span.ns().unsigned_abs(),

@@ -47,7 +47,7 @@ pub(super) fn of(costed: &Costed) -> Vec<Vec<KernelCluster>> {
     let sites = run.sites.iter().zip(&costed.sites).enumerate();
     let clusters = sites.map(|(index, (site, cost))| {
         let sized = site.args.is_some_and(|id| {
-            let args = run.args.get(id.idx());
+            let args = run.arguments(id);
             args.is_some_and(|args| args.tensors().next().is_some())
         });
         let mut clusters = Vec::new();

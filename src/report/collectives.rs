@@ -322,7 +322,7 @@ pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
     let mut ordered: Vec<(i64, Sent)> = all
         .into_iter()
         .filter_map(|sent| {
-            let kernel = run.profile.kernels.get(sent.kernel.idx())?;
+            let kernel = run.profile.kernel(sent.kernel)?;
             Some((
                 launch(run, sent.kernel).map_or(kernel.span.start, |l| l.start),
                 sent,
@@ -333,13 +333,11 @@ pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
     let mut first: Option<Alike<'_>> = None;
     let mut series: BTreeMap<Alike<'_>, Vec<CollectiveCall>> = BTreeMap::new();
     for (_, sent) in ordered {
-        let (Some(kernel), Some(link)) = (
-            run.profile.kernels.get(sent.kernel.idx()),
-            run.links.get(sent.kernel.idx()),
-        ) else {
+        let (Some(kernel), Some(link)) = (run.profile.kernel(sent.kernel), run.link(sent.kernel))
+        else {
             continue;
         };
-        let step = link.step.and_then(|s| run.steps.get(s.idx()));
+        let step = link.step.and_then(|s| run.step(s));
         let group_size = link.site.and_then(|site| group_size(costed, site));
         let alike = (step.map(|s| s.number), sent.kind, group_size);
         first.get_or_insert(alike);
@@ -374,33 +372,32 @@ pub(super) fn times(costed: &Costed, all: Vec<Sent>) -> Vec<CollectiveTimes> {
 
 /// Bytes of the message of a kernel of a site; `None` where a call of several kernels splits it among them.
 fn message_bytes(costed: &Costed, id: SiteId, name: StrId) -> Option<u64> {
-    let site = costed.run.sites.get(id.idx())?;
+    let site = costed.run.site(id)?;
     let mut kernels = site.kernels.iter();
     let is_whole = kernels.any(|kernel| kernel.name == name && kernel.count == site.calls);
-    let message = message_of(costed.sites.get(id.idx())?).filter(|_| is_whole)?;
+    let message = message_of(costed.cost_of(id)?).filter(|_| is_whole)?;
     Some(message.0)
 }
 
 /// The call that launched a kernel.
 fn launch(run: &Run, kernel: KernelId) -> Option<Span> {
-    let call = run.links.get(kernel.idx())?.launch?;
-    Some(run.profile.calls.get(call.idx())?.span)
+    Some(run.launch_of(kernel)?.span)
 }
 
 /// Number of ranks that take part.
 fn group_size(costed: &Costed, site: SiteId) -> Option<u64> {
     let recorded = recorded_group_size(&costed.run, site);
-    let cost = || message_of(costed.sites.get(site.idx())?)?.1;
+    let cost = || message_of(costed.cost_of(site)?)?.1;
     recorded.or_else(cost)
 }
 
 /// Number of ranks that take part, which newer traces of torch.profiler have.
 fn recorded_group_size(run: &Run, site: SiteId) -> Option<u64> {
-    let site = run.sites.get(site.idx())?;
+    let site = run.site(site)?;
     [site.args, site.message]
         .into_iter()
         .flatten()
-        .filter_map(|args| run.args.get(args.idx())?.get(usize::MAX, "Group size"))
+        .filter_map(|args| run.arguments(args)?.get(usize::MAX, "Group size"))
         .find_map(|size| match size {
             crate::correlate::ArgValue::Int(size) => u64::try_from(*size).ok().filter(|&n| n > 0),
             _ => None,

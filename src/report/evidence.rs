@@ -55,7 +55,7 @@ pub(super) fn of(costed: &Costed, finding: &Finding) -> Evidence {
     let sites: Vec<Covered<'_>> = (finding.sites.iter())
         .filter_map(|id| {
             Some(Covered {
-                site: costed.run.sites.get(id.idx())?,
+                site: costed.run.site(*id)?,
                 decoded: costed.kernels.get(id.idx()).map_or(&[][..], |k| k),
                 part: finding.parts.get(id).filter(|part| !part.whole),
             })
@@ -168,7 +168,7 @@ fn source_lines(sites: &[Covered<'_>]) -> Vec<String> {
 pub(super) fn arguments(run: &Run, site: &Site) -> String {
     site.args
         .or(site.message)
-        .and_then(|id| run.args.get(id.idx()))
+        .and_then(|id| run.arguments(id))
         .map_or_else(String::new, print_args)
 }
 
@@ -179,7 +179,7 @@ const MAX_DEPTH: usize = 2;
 
 /// The arguments of a site as values; none where one is text or named, or there are too many.
 fn call(run: &Run, site: &Site) -> Vec<CallArgument> {
-    let args = site.args.and_then(|id| run.args.get(id.idx()));
+    let args = run.arguments_of(site);
     let items = args.map_or(&[][..], |args| &args.items);
     // A name with `None` states a default.
     let named = |arg: &Arg| arg.name.as_deref().is_some_and(|name| !name.is_empty());

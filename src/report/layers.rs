@@ -56,7 +56,7 @@ enum Key {
 }
 
 fn key(run: &Run, site: &Site) -> Key {
-    if let Some(layer) = site.layer.and_then(|id| run.layers.get(id.idx())) {
+    if let Some(layer) = run.layer_of(site) {
         return Key::Pattern(layer.pattern);
     }
     match (&site.op, site.missing) {
@@ -113,7 +113,7 @@ pub(super) fn rows(
 fn row(costed: &Costed, key: &Key, sites: &[usize], total: i64, numbers: &[Vec<u64>]) -> LayerRow {
     let run = &costed.run;
     let pattern = match key {
-        Key::Pattern(id) => run.patterns.get(id.idx()),
+        Key::Pattern(id) => run.pattern(*id),
         Key::Other(_) => None,
     };
     let members = || {
@@ -181,7 +181,7 @@ fn named_by_layer(run: &Run, sites: &[usize]) -> bool {
     sites
         .first()
         .and_then(|&i| run.sites.get(i)?.layer)
-        .and_then(|id| run.layers.get(id.idx()))
+        .and_then(|id| run.layer(id))
         .is_some_and(|layer| layer.source != LayerSource::Op)
 }
 
@@ -235,7 +235,7 @@ pub(super) fn numbers_by_site(costed: &Costed, results: &RuleResults) -> Vec<Vec
             continue;
         }
         for (site, list) in run.sites.iter().zip(&mut numbers) {
-            let pattern = site.layer.and_then(|id| run.layers.get(id.idx()));
+            let pattern = run.layer_of(site);
             if pattern.is_some_and(|l| patterns.contains(&l.pattern.row())) {
                 list.push(number);
             }
@@ -265,7 +265,7 @@ pub(super) fn already_fast(
             .iter()
             .any(|m| matches!(m, Member::Chain(_)))
         {
-            let sites = finding.sites.iter().filter_map(|s| run.sites.get(s.idx()));
+            let sites = finding.sites.iter().filter_map(|s| run.site(*s));
             rewritten.extend(sites.map(|site| (key(run, site), display(site))));
         }
     }
@@ -284,7 +284,7 @@ pub(super) fn already_fast(
             continue;
         }
         let place = match &key {
-            Key::Pattern(id) => run.patterns.get(id.idx()).map_or("", |p| &p.name),
+            Key::Pattern(id) => run.pattern(*id).map_or("", |p| &p.name),
             Key::Other(_) => "",
         };
         let row = rows

@@ -25,7 +25,7 @@ pub(super) fn of(costed: &Costed, summary: &Summary) -> Vec<Rank> {
     let processes: BTreeSet<ProcessId> = users.values().flatten().copied().collect();
     let mut processes: Vec<ProcessId> = processes.into_iter().collect();
     processes.sort_by_key(|id| {
-        let process = run.profile.processes.get(id.idx());
+        let process = run.profile.process(*id);
         process.map(|process| (process.rank, process.pid))
     });
     processes
@@ -96,7 +96,7 @@ fn rank(
 ) -> Rank {
     let run = &costed.run;
     let profile = &run.profile;
-    let said = profile.processes.get(process.idx());
+    let said = profile.process(process);
     let number = said.and_then(|p| p.rank);
     let mine = |device: &DeviceId| users.get(device).is_some_and(|u| u.contains(&process));
     let devices: Vec<&DeviceTimeline> = run
@@ -128,7 +128,7 @@ fn rank(
     let collective_ns = sum(work
         .collectives
         .iter()
-        .filter_map(|sent| Some(profile.kernels.get(sent.kernel.idx())?.span.ns())));
+        .filter_map(|sent| Some(profile.kernel(sent.kernel)?.span.ns())));
     Rank {
         rank: number.map(u64::from),
         rank_from: number.map(|_| "profile".to_owned()),
@@ -157,7 +157,7 @@ fn rank(
 fn steps(run: &Run, process: ProcessId) -> Vec<RankStep> {
     let own = run.process_steps.get(process.idx());
     let judged = own.into_iter().flatten().filter_map(|(span, step)| {
-        let step = run.steps.get(step.idx())?;
+        let step = run.step(*step)?;
         (!step.warmup).then(|| RankStep {
             number: step.number,
             ns: span.ns(),
@@ -169,7 +169,7 @@ fn steps(run: &Run, process: ProcessId) -> Vec<RankStep> {
 fn gpu(run: &Run, devices: &[&DeviceTimeline]) -> Option<String> {
     let mut names: Vec<&str> = devices
         .iter()
-        .filter_map(|d| run.profile.devices.get(d.device.idx())?.name.as_deref())
+        .filter_map(|d| run.profile.device(d.device)?.name.as_deref())
         .map(str::trim)
         .filter(|name| !name.is_empty())
         .collect();

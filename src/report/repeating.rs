@@ -226,9 +226,9 @@ impl Sums {
         let mut with_operator = 0_i64;
         let mut layers: BTreeSet<Option<LayerId>> = BTreeSet::new();
         for id in &self.members {
-            let link = run.links.get(id.idx());
-            let site: Option<&Site> = link.and_then(|link| run.sites.get(link.site?.idx()));
-            let kernel = run.profile.kernels.get(id.idx());
+            let link = run.link(*id);
+            let site: Option<&Site> = link.and_then(|link| run.site(link.site?));
+            let kernel = run.profile.kernel(*id);
             if let Some((site, kernel)) = site.zip(kernel) {
                 layers.insert(site.layer);
                 if site.op.is_some() {

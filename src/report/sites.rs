@@ -68,8 +68,8 @@ fn row(
 ) -> Option<SiteRow> {
     let run = &costed.run;
     let (site, cost) = (run.sites.get(index)?, costed.sites.get(index)?);
-    let layer = site.layer.and_then(|id| run.layers.get(id.idx()));
-    let pattern = layer.and_then(|l| run.patterns.get(l.pattern.idx()));
+    let layer = run.layer_of(site);
+    let pattern = layer.and_then(|l| run.pattern(l.pattern));
     let positive = |value: Option<f64>| value.filter(|v| v.is_finite() && *v >= 0.0);
     let (flops, bytes) = (positive(cost.flops), positive(cost.bytes));
     let best_ideal_ns = positive(cost.best_ideal_ns);

@@ -110,15 +110,15 @@ fn lanes(run: &Run) -> Vec<LaneRow> {
         return Vec::new();
     };
     let pattern = |site: SiteId| {
-        let layer = run.sites.get(site.idx())?.layer?;
-        Some(run.layers.get(layer.idx())?.pattern)
+        let layer = run.site(site)?.layer?;
+        Some(run.layer(layer)?.pattern)
     };
     let (streams, layers) = rayon::join(
         || lanes_by(run, window, |k, _| Some((k.device, k.context, k.stream))),
         || lanes_by(run, window, |_, site| pattern(site)),
     );
     let gpu = |device: DeviceId| {
-        let known = run.profile.devices.get(device.idx());
+        let known = run.profile.device(device);
         known.map_or(u64::from(device.row()), |d| u64::from(d.ordinal))
     };
     let several = run.timeline.devices.len() > 1;
@@ -132,7 +132,7 @@ fn lanes(run: &Run) -> Vec<LaneRow> {
     });
     let layers = longest(layers, MAX_LANE_LAYERS).into_iter();
     let layers = layers.filter_map(|(pattern, lane)| {
-        let name = &run.patterns.get(pattern.idx())?.name;
+        let name = &run.pattern(pattern)?.name;
         Some(lane.row("layer", label(name), window))
     });
     streams.chain(layers).collect()
@@ -210,7 +210,7 @@ fn device(run: &Run, row: usize, device: &DeviceTimeline, origin: i64) -> Device
     let longest = longest_gaps(device);
     let omitted = sum(device.gaps.iter().map(|g| g.span.ns()))
         .saturating_sub(sum(longest.iter().map(|(_, g)| g.span.ns())));
-    let known = run.profile.devices.get(device.device.idx());
+    let known = run.profile.device(device.device);
     DeviceRow {
         device: format!(
             "GPU {}",
@@ -244,8 +244,8 @@ fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
 fn gap(run: &Run, device: &DeviceTimeline, key: GapKey, gap: &Gap, origin: i64) -> GapRow {
     let profile = &run.profile;
     let activity = run.activities.get(&key).cloned().unwrap_or_default();
-    let kernel = gap.next.and_then(|id| profile.kernels.get(id.idx()));
-    let call = gap.call.and_then(|id| profile.calls.get(id.idx()));
+    let kernel = gap.next.and_then(|id| profile.kernel(id));
+    let call = gap.call.and_then(|id| profile.call(id));
     let name = |text: StrId| label(&readable_name(profile.text(text)));
     GapRow {
         start_ns: gap.span.start.saturating_sub(origin),

@@ -188,7 +188,7 @@ impl Track<'_> {
             while let Some(graph) = graphs.next_if(|g| g.span.start < kernel.span.start) {
                 add(graph.device, graph.span, None, false);
             }
-            let cost = costed.sites.get(site.idx());
+            let cost = costed.cost_of(site);
             let sends = cost.is_some_and(|cost| cost.family == Family::Communication);
             let kind = Some((kernel.name, kernel.config));
             add(kernel.device, kernel.span, kind, sends);
@@ -347,7 +347,7 @@ impl Launched {
     fn of(run: &Run) -> Launched {
         let mut by_track: BTreeMap<_, Vec<(i64, Span)>> = BTreeMap::new();
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            let call = link.launch.and_then(|id| run.profile.calls.get(id.idx()));
+            let call = link.launch.and_then(|id| run.profile.call(id));
             if let (Some(call), true) = (call, link.site.is_some()) {
                 let track = (kernel.process, kernel.device);
                 by_track
@@ -358,7 +358,7 @@ impl Launched {
         }
         for graph in run.analysed_graphs() {
             let record = graph.record;
-            if let Some(call) = graph.call.and_then(|id| run.profile.calls.get(id.idx())) {
+            if let Some(call) = graph.call.and_then(|id| run.profile.call(id)) {
                 let launches = by_track.entry((record.process, record.device)).or_default();
                 launches.push((call.span.start, record.span));
             }
@@ -388,8 +388,8 @@ fn ranges(run: &Run, launched: &Launched, tracks: &[Track<'_>]) -> Vec<(String, 
     let mut by_text: IndexMap<StrId, Vec<(ProcessId, Span)>, rustc_hash::FxBuildHasher> =
         IndexMap::default();
     for id in &run.user_ranges {
-        let range = profile.ranges.get(id.idx());
-        let thread = range.and_then(|r| profile.threads.get(r.thread.idx()));
+        let range = profile.range(*id);
+        let thread = range.and_then(|r| profile.thread(r.thread));
         if let Some((range, thread)) = range.zip(thread) {
             by_text
                 .entry(range.text)
@@ -454,7 +454,7 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
     for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
         let call = link.launch.filter(|_| link.site.is_some());
         let graph = call.filter(|id| {
-            let call = run.profile.calls.get(id.idx());
+            let call = run.profile.call(*id);
             call.is_some_and(|call| call.class == ApiClass::GraphLaunch)
         });
         if let Some(id) = graph {
@@ -474,8 +474,7 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
         let own = by_call
             .iter()
             .filter(|((device, _), _)| *device == track.device);
-        let found =
-            own.filter_map(|((_, id), gpu)| Some((run.profile.calls.get(id.idx())?.span, *gpu)));
+        let found = own.filter_map(|((_, id), gpu)| Some((run.profile.call(*id)?.span, *gpu)));
         one_after_the_other(found)
     };
     tracks.iter().map(on).collect()

@@ -350,7 +350,7 @@ fn whole_capture(run: &Run) -> HostParts {
     }
     let mut by_correlation = FxHashMap::default();
     for (at, call) in profile.calls.iter().enumerate() {
-        let process = profile.threads.get(call.thread.idx()).unwrap().process;
+        let process = profile.thread(call.thread).unwrap().process;
         by_correlation.insert((process, call.correlation), crate::profile::CallId::new(at));
     }
     let copies = profile
@@ -373,7 +373,7 @@ fn whole_capture(run: &Run) -> HostParts {
             end: span.start,
         };
         if gap.ns() >= SHORTEST_GAP_NS
-            && let Some(call) = call.and_then(|id| profile.calls.get(id.idx()))
+            && let Some(call) = call.and_then(|id| profile.call(id))
         {
             pauses.push(Pause {
                 thread: call.thread,

@@ -214,7 +214,7 @@ impl<'a> HostIndex<'a> {
             (inputs.compiling, compiling),
             (inputs.first_calls, modules),
         ] {
-            for range in ranges.iter().filter_map(|r| profile.ranges.get(r.idx())) {
+            for range in ranges.iter().filter_map(|r| profile.range(*r)) {
                 let rows = rows.entry(range.thread).or_default();
                 rows.push((range.span, None));
             }
@@ -241,7 +241,7 @@ impl<'a> HostIndex<'a> {
     /// The gap that `ended_by` ended. What a call or a range explains of it is reliable.
     pub(super) fn gap(&self, span: Span, ended_by: &WorkItem) -> Gap {
         let (process, launch) = self.launch(ended_by);
-        let launching = launch.and_then(|id| self.profile.calls.get(id.idx()));
+        let launching = launch.and_then(|id| self.profile.call(id));
         let (cause, call, explained_ns) = self.blame(span, process, launch.zip(launching));
         let kernel = matches!(ended_by.kind, WorkKind::Kernel | WorkKind::Communication);
         Gap {
@@ -302,7 +302,7 @@ impl<'a> HostIndex<'a> {
             GapCause::AfterSync | GapCause::BlockingCopy => true,
             // Freed memory must not be in use any more. Source: CUDA runtime API, `cudaFree`.
             GapCause::Allocation => {
-                let call = call.and_then(|id| self.profile.calls.get(id.idx()));
+                let call = call.and_then(|id| self.profile.call(id));
                 call.is_some_and(|call| call.class == ApiClass::Free)
             }
             GapCause::HostBusy | GapCause::DataLoading => launch.is_some_and(|launch| {
@@ -329,7 +329,7 @@ impl<'a> HostIndex<'a> {
         correlation: Option<SerialNumber>,
     ) -> Option<&ApiCall> {
         let id = self.calls.get(process, correlation)?;
-        self.profile.calls.get(id.idx())
+        self.profile.call(id)
     }
 
     /// The cause of a gap that work of a process ended, the responsible call, and how much of the gap
@@ -476,7 +476,7 @@ impl<'a> HostIndex<'a> {
             .iter()
             .filter(|gap| gap.cause == GapCause::ModuleLoad)
             .filter_map(|gap| gap.call);
-        let call = |id: CallId| self.profile.calls.get(id.idx());
+        let call = |id: CallId| self.profile.call(id);
         let slow: FxHashSet<CallId> = self.slow.iter().copied().collect();
         let early = self.slow.iter().copied().filter(|&id| {
             call(id)
@@ -500,7 +500,7 @@ fn launching_threads(
 ) -> FxHashMap<ProcessId, Vec<ThreadId>> {
     let mut launches_kernels = vec![false; profile.threads.len()];
     let calls = launches.iter().flatten();
-    for call in calls.filter_map(|id| profile.calls.get(id.idx())) {
+    for call in calls.filter_map(|id| profile.call(*id)) {
         if let Some(flag) = launches_kernels.get_mut(call.thread.idx()) {
             *flag = true;
         }
@@ -591,7 +591,7 @@ fn slow_launches(profile: &Profile, of_kernels: &[Option<CallId>]) -> Vec<CallId
     let first = first.filter(|(kernel, _)| seen.insert((kernel.process, kernel.name)));
     // Launching a graph takes as long as it has kernels: microseconds each.
     let first = first.filter_map(|(_, call)| *call).filter(|id| {
-        let call = profile.calls.get(id.idx());
+        let call = profile.call(*id);
         call.is_some_and(|call| {
             call.class == ApiClass::Launch && call.span.ns() >= first_stands_out
         })
@@ -717,13 +717,13 @@ fn collect_calls(
     }
     for copy in profile.copies.iter().filter(|copy| is_pageable(copy)) {
         let id = calls.get(copy.process, copy.correlation);
-        let call = id.and_then(|id| profile.calls.get(id.idx()));
+        let call = id.and_then(|id| profile.call(id));
         if let Some(call) = call.filter(|call| call.class == ApiClass::CopyAsync) {
             copies.entry(call.thread).or_default().push((call.span, id));
         }
     }
     for id in slow {
-        if let Some(call) = profile.calls.get(id.idx()) {
+        if let Some(call) = profile.call(*id) {
             let row = (call.span, Some(*id));
             first.entry(call.thread).or_default().push(row);
         }
@@ -745,7 +745,7 @@ fn collect_syncs(
             continue;
         }
         let id = calls.get(sync.process, sync.correlation);
-        match id.and_then(|id| profile.calls.get(id.idx())) {
+        match id.and_then(|id| profile.call(id)) {
             // The call itself is in the list, and tells better when the host went on.
             Some(call) if call.class == ApiClass::Sync => {}
             // A blocking copy is a separate cause.

@@ -200,7 +200,7 @@ pub(crate) fn launch_times<'a>(
 
 /// When work was launched that ran in a span; its start where the launch is not known.
 pub(crate) fn launch_time(profile: &Profile, work: Span, launch: Option<CallId>) -> i64 {
-    let call = launch.and_then(|call| profile.calls.get(call.idx()));
+    let call = launch.and_then(|call| profile.call(call));
     call.map_or(work.start, |call| call.span.start)
 }
 

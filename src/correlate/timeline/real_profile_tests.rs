@@ -11,7 +11,7 @@ fn times_of(file: &str) -> Option<(Profile, DeviceTimes)> {
     let profile = crate::read::open(&path, &crate::read::NoProgress).unwrap();
     let mut calls = FxHashMap::default();
     for (index, call) in profile.calls.iter().enumerate() {
-        let process = profile.threads.get(call.thread.idx()).unwrap().process;
+        let process = profile.thread(call.thread).unwrap().process;
         calls.insert((process, call.correlation), CallId::new(index));
     }
     let launches: Vec<_> = profile

@@ -33,7 +33,7 @@ pub(super) fn leave_out_what_follows(
     }
     // The ranges in which the last work of any device was launched.
     let ranges = inputs.user_ranges.iter();
-    let ranges = ranges.filter_map(|id| Some(profile.ranges.get(id.idx())?.span));
+    let ranges = ranges.filter_map(|id| Some(profile.range(*id)?.span));
     let around = |span: &Span| {
         let mut launches = ends.iter().flatten();
         launches.any(|last| span.contains(last.launch))

@@ -147,7 +147,7 @@ impl<'r> Matches<'r> {
         let run = &self.costed.run;
         let mut last = None;
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
-            let call = link.op.and_then(|op| run.op_calls.get(op.idx()));
+            let call = link.op.and_then(|op| run.op_call(op));
             let row = call.and_then(|call| forward.get(&call.forward?));
             if let (Some(site), Some(row)) = (link.site, row)
                 && let Some(chain) = self.chains.get_mut(*row)
@@ -171,7 +171,7 @@ impl<'r> Matches<'r> {
     /// have been added.
     pub(super) fn is_backward_of_gelu(&self, hit: &Hit<'_>) -> bool {
         let of_gelu = |link: &Link<'_>| {
-            let call = self.costed.run.op_calls.get(link.call.idx())?;
+            let call = self.costed.run.op_call(link.call)?;
             let (row, _) = (*self.by_call.get(call.forward?.idx())?)?;
             let chain = self.chains.get(row)?;
             (chain.kind == Kind::Gelu).then_some(link.time_ns)
@@ -252,7 +252,7 @@ impl Matches<'_> {
             let Some((site, call)) = link.site.zip(link.op) else {
                 continue;
             };
-            let forward = run.op_calls.get(call.idx()).and_then(|call| call.forward);
+            let forward = run.op_call(call).and_then(|call| call.forward);
             let chain = forward.and_then(|call| *self.by_call.get(call.idx())?);
             if let Some((row, place)) = chain
                 && let Some(chain) = self.chains.get_mut(row)
@@ -288,7 +288,7 @@ fn add_kernels(costed: &Costed, link: &Link<'_>, part: &mut SitePart) {
 /// The row of a kernel in its site.
 fn kernel_row(run: &Run, site: SiteId, kernel: &Kernel) -> Option<u32> {
     let same = |k: &SiteKernel| (k.name, k.config) == (kernel.name, kernel.config);
-    let rows = &run.sites.get(site.idx())?.kernels;
+    let rows = &run.site(site)?.kernels;
     u32::try_from(rows.iter().position(same)?).ok()
 }
 
@@ -314,10 +314,10 @@ fn gathers_statistics(costed: &Costed, site: SiteId) -> Option<bool> {
 
 /// The layer pattern of a site; empty if its layer is unknown.
 fn pattern_of(run: &Run, site: SiteId) -> &str {
-    let layer = run.sites.get(site.idx()).and_then(|s| s.layer);
+    let layer = run.site(site).and_then(|s| s.layer);
     layer
-        .and_then(|id| run.layers.get(id.idx()))
-        .and_then(|l| run.patterns.get(l.pattern.idx()))
+        .and_then(|id| run.layer(id))
+        .and_then(|l| run.pattern(l.pattern))
         .map_or("", |p| &p.name)
 }
 
@@ -366,7 +366,7 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
         return Some(0.0);
     }
     let bytes_of = |link: &Link<'_>| -> Option<u64> {
-        let cost = costed.sites.get(link.site.idx())?.cost.as_ref();
+        let cost = costed.cost_of(link.site)?.cost.as_ref();
         Some(cost.ok()?.bytes())
     };
     if kind == Kind::Rope {
@@ -378,7 +378,7 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
     let mut flops_ns = 0.0;
     let mut bytes = 0.0;
     for link in members {
-        let site = costed.sites.get(link.site.idx())?;
+        let site = costed.cost_of(link.site)?;
         let cost = site.cost.as_ref().ok()?;
         bytes += cost.bytes() as f64;
         if site.family.is_math() {
@@ -423,13 +423,11 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
 
 /// Bytes of the tensor that a call reads from the previous call.
 fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
-    let site = costed.run.sites.get(link.site.idx())?;
-    let args = costed.run.args.get(site.args?.idx())?;
+    let site = costed.run.site(link.site)?;
+    let args = costed.run.arguments(site.args?)?;
     let tensor = args.tensors().next()?;
     let numel = tensor.elements();
-    let dtype = tensor
-        .dtype
-        .or(costed.sites.get(link.site.idx())?.math_dtype)?;
+    let dtype = tensor.dtype.or(costed.cost_of(link.site)?.math_dtype)?;
     Some(numel as f64 * dtype.bytes() as f64)
 }
 
@@ -438,7 +436,7 @@ fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
     let (scores, values) = (first.dims.gemm()?, last.dims.gemm()?);
     let sizes = [scores.batch, scores.m, scores.n, scores.k, values.n];
     let [b, m, n, k, v] = sizes.map(|size| size as f64);
-    let dtype = costed.sites.get(first.site.idx())?.math_dtype?;
+    let dtype = costed.cost_of(first.site)?.math_dtype?;
     // Q [m, k], K [n, k], V [n, v], O [m, v].
     Some(b * (m * k + n * k + n * v + m * v) * dtype.bytes() as f64)
 }

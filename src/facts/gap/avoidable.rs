@@ -115,7 +115,7 @@ impl Avoidable {
             let launch = gap.launch(&run.profile);
             let at = launch.map_or(gap.span.end, |call| call.span.start);
             // A blocking copy may end the gap itself.
-            let blamed = gap.call.and_then(|id| run.profile.calls.get(id.idx()));
+            let blamed = gap.call.and_then(|id| run.profile.call(id));
             let at = blamed.map_or(at, |call| at.max(call.span.end));
             while let Some(cost) = costs.next_if(|cost| cost.call.end <= at) {
                 let host = hosts.entry(cost.process).or_default();

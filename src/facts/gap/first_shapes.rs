@@ -74,17 +74,17 @@ impl FirstShapes {
 
 /// The operator call whose kernel ended an interval.
 fn call_after(run: &Run, gap: &Gap) -> Option<OpCallId> {
-    run.links.get(gap.next?.idx())?.op
+    run.link(gap.next?)?.op
 }
 
 fn key(run: &Run, id: OpCallId) -> Option<Key> {
-    let call = run.op_calls.get(id.idx())?;
+    let call = run.op_call(id)?;
     Some((call.op, call.args?))
 }
 
 fn range(run: &Run, id: OpCallId) -> Option<&HostRange> {
-    let call = run.op_calls.get(id.idx())?;
-    run.profile.ranges.get(call.range.idx())
+    let call = run.op_call(id)?;
+    run.profile.range(call.range)
 }
 
 fn span(run: &Run, id: OpCallId) -> Option<Span> {

@@ -22,7 +22,7 @@ impl FirstKernels {
     pub(super) fn precede(&self, run: &Run, gap: &Gap) -> bool {
         let call = || {
             let kernel = gap.next?;
-            let call = run.links.get(kernel.idx())?.op?;
+            let call = run.link(kernel)?.op?;
             let first = (*self.0.get(call.idx())?)?;
             Some(first != kernel)
         };
