@@ -226,21 +226,25 @@ impl ApiClass {
     }
 }
 
-/// The direction of a memory copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CopyKind {
-    /// Host to device.
-    HtoD,
-    /// Device to host.
-    DtoH,
-    /// Within a device.
-    DtoD,
-    /// Host to host.
-    HtoH,
-    /// From one device to another.
-    PtoP,
-    /// Unified-memory migrations, array copies, anything else.
-    Other,
+use crate::base::words::words;
+
+words! {
+    /// The direction of a memory copy.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum CopyKind with fn name {
+        /// Host to device.
+        HtoD = "host_to_device",
+        /// Device to host.
+        DtoH = "device_to_host",
+        /// Within a device.
+        DtoD = "device_to_device",
+        /// Host to host.
+        HtoH = "host_to_host",
+        /// From one device to another.
+        PtoP = "peer_to_peer",
+        /// Unified-memory migrations, array copies, anything else.
+        Other = "other",
+    }
 }
 
 /// Where memory lies.

@@ -9,6 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::Error;
+use crate::base::words::words;
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
 use crate::gpu::select::SelectError;
@@ -349,15 +350,17 @@ enum Schema {
     Config,
 }
 
-/// When to use color.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
+words! {
+    /// When to use color.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+    pub(crate) enum Color with fn word {
+        /// On a terminal, unless NO_COLOR is set
+        Auto = "auto",
+        /// Always
+        Always = "always",
+        /// Never
+        Never = "never",
+    }
 }
 
 impl Console {

@@ -9,8 +9,8 @@ use super::{Fact, chain, copy, kernel, loader_config};
 use crate::base::DType;
 use crate::correlate::{Direction, GapCause};
 use crate::cost::{Bound, Family};
-use crate::gpu::keys::VENDORS;
-use crate::profile::COLLECTIVES;
+use crate::gpu::Vendor;
+use crate::profile::{COLLECTIVES, CopyKind};
 use crate::read::READERS;
 
 /// Facts by the set of their values; the words come from the types that the facts are computed from.
@@ -36,7 +36,7 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
         (&["chain.kind"], words(chain::Kind::ALL)),
         (&["kernel.collective"], COLLECTIVES.into()),
         (&["kernel.occupancy_limit"], kernel::OCCUPANCY_LIMITS.into()),
-        (&["copy.direction"], words(copy::DIRECTIONS)),
+        (&["copy.direction"], words(CopyKind::ALL)),
         (&["copy.host_memory"], words(copy::MEMORIES)),
         (&["gap.cause"], words(GapCause::ALL)),
         (&["gap.loader"], words(Loader::ALL)),
@@ -53,7 +53,7 @@ static SETS: LazyLock<Vec<(&[&str], Vec<&str>)>> = LazyLock::new(|| {
             ]
             .into(),
         ),
-        (&["gpu.vendor"], words(VENDORS)),
+        (&["gpu.vendor"], words(Vendor::ALL)),
         (&["kernel.maker"], Maker::WORDS.into()),
         (&["run.framework"], words(Framework::ALL)),
         (&["site.family", "kernel.family"], families),

@@ -260,19 +260,9 @@ pub(super) const MEMORIES: [(MemoryKind, &str); 5] = [
     (MemoryKind::Array, "array"),
 ];
 
-/// The directions of copies with their words in rules.
-pub(super) const DIRECTIONS: [(CopyKind, &str); 6] = [
-    (CopyKind::HtoD, "host_to_device"),
-    (CopyKind::DtoH, "device_to_host"),
-    (CopyKind::DtoD, "device_to_device"),
-    (CopyKind::HtoH, "host_to_host"),
-    (CopyKind::PtoP, "peer_to_peer"),
-    (CopyKind::Other, "other"),
-];
-
 /// The direction and the kind of memory on the host's side: `device to host copy to pageable memory`, or in the plural.
 fn described(kind: CopyKind, (src, dst): (MemoryKind, MemoryKind), noun: &str) -> String {
-    let direction = word(&DIRECTIONS, kind).unwrap_or_default();
+    let direction = kind.name();
     let direction = direction.replace('_', " ");
     let memory = |kind| word(&MEMORIES, kind).unwrap_or("unknown");
     match kind {
@@ -339,7 +329,7 @@ fn bandwidth(bytes: f64, ns: f64) -> Answer {
 
 pub(super) const ENTRIES: &[Entry<Copies>] = facts! {
     /// `host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer` or `other`
-    "copy.direction": STR => |c| word(&DIRECTIONS, c.group.kind),
+    "copy.direction": STR => |c| c.group.kind.name(),
     /// Kind of memory on the host's side: `pageable`, `pinned`, `managed`; silent when no side is the host
     "copy.host_memory": STR needs MEMORY_KINDS => |c| {
         let side = c.group.host_side();

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use super::{Answer, Entry, FactTable, Subject, Value, facts};
 use crate::base::DType;
-use crate::base::text::word;
 use crate::gpu::calibration::{self, Reachable};
-use crate::gpu::keys::VENDORS;
 use crate::gpu::{Gpu, How, Vendor};
 use crate::profile::Device;
 
@@ -86,7 +84,7 @@ pub(super) const ENTRIES: &[Entry<GpuSubject>] = facts! {
     /// The board, as its spec file names it
     "gpu.name": STR needs GPU => |t| t.gpu.map(|g| g.name.as_str()),
     /// `nvidia` or `amd`
-    "gpu.vendor": STR needs GPU => |t| t.gpu.and_then(|gpu| word(&VENDORS, gpu.vendor)),
+    "gpu.vendor": STR needs GPU => |t| t.gpu.map(|gpu| gpu.vendor.name()),
     /// CUDA compute capability, 7.0 for V100
     "gpu.cc": DOUBLE needs GPU =>
         |t| if_nvidia(t, t.gpu.and_then(|g| g.compute_capability).map(cc)),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::keys::{ALIAS, REACHABLE_KEYS, TEXT, VENDORS};
+use super::keys::{ALIAS, REACHABLE_KEYS, TEXT};
 use super::vendor::Vendor;
 use crate::base::diag::{Complaints, Source};
 use crate::base::schema::{Key, Shape, keys};
@@ -247,7 +247,7 @@ fn parse(source: &std::sync::Arc<Source>, complaints: &Complaints) -> Option<Cal
     };
     Some(Calibration {
         architecture: root.get_text("architecture")?,
-        vendor: root.get_word("vendor", &VENDORS)?,
+        vendor: root.get_word("vendor", &Vendor::ALL)?,
         constants: REACHABLE_KEYS.iter().filter_map(constant).collect(),
     })
 }

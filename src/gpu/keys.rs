@@ -18,9 +18,6 @@ pub(super) const RATED: [DType; 8] = [
     DType::Fp4,
 ];
 
-/// Every vendor with its word in files and facts.
-pub(crate) const VENDORS: [(Vendor, &str); 2] = [(Vendor::Nvidia, "nvidia"), (Vendor::Amd, "amd")];
-
 pub(super) const TEXT: Shape = Shape::Text(0, 2_000);
 const TEXTS: Shape = Shape::List(&TEXT, 1_000);
 pub(super) const ALIAS: Form = Form {

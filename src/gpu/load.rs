@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use rayon::prelude::*;
 
 use super::calibration::{self, Reachable};
-use super::keys::{KEYS, RATED, VENDORS, capability};
+use super::keys::{KEYS, RATED, capability};
 use super::{Gpu, Vendor};
 use crate::base::DType;
 use crate::base::diag::{Complaint, Complaints, Source};
@@ -135,7 +135,7 @@ fn parse(id: &str, source: &Arc<Source>, complaints: &Complaints) -> Option<Spec
 
 /// The spec in a checked table. Missing required keys have already been reported.
 fn read(id: &str, root: &Table) -> Option<Spec> {
-    let vendor = root.get_word("vendor", &VENDORS);
+    let vendor = root.get_word("vendor", &Vendor::ALL);
     let (compute_capability, gfx) = generation(root, vendor);
     let boost_mhz = root.get_number("boost_mhz");
     let tensor_mhz = root.get_number("tensor_mhz");

@@ -1,5 +1,7 @@
 //! PyProf's record of a kernel.
 
+use crate::base::words::words;
+
 use std::sync::Arc;
 
 use super::numbered_ranges::SeqMarker;
@@ -69,25 +71,16 @@ pub struct LaunchContext {
     pub ops: Vec<String>,
 }
 
-/// PyProf's directions. Optimizer work is `fprop`, like everything that is not `bprop`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Dir {
-    /// Forward, and everything else that is not backward.
-    #[default]
-    Fprop,
-    /// Backward.
-    Bprop,
-    /// The launch is unknown. PyProf drops such kernels.
-    Na,
-}
-
-impl Dir {
-    /// As PyProf prints it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dir::Fprop => "fprop",
-            Dir::Bprop => "bprop",
-            Dir::Na => "na",
-        }
+words! {
+    /// PyProf's directions. Optimizer work is `fprop`, like everything that is not `bprop`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub enum Dir with fn name {
+        /// Forward, and everything else that is not backward.
+        #[default]
+        Fprop = "fprop",
+        /// Backward.
+        Bprop = "bprop",
+        /// The launch is unknown. PyProf drops such kernels.
+        Na = "na",
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::base::toml::quoted;
 
-use super::keys::{COLORS, KEYS};
+use super::keys::KEYS;
 use super::{Config, VARIABLE};
 
 /// Examples for keys without a value, written as comments.
@@ -95,18 +95,13 @@ fn value(config: &Config, key: &str) -> Option<String> {
         "baseline" => path(&config.gates.baseline),
         "quiet" => flag(config.console.quiet),
         "verbose" => flag(config.console.verbose),
-        "color" => config.console.color.and_then(|c| word(&COLORS, c)),
+        "color" => config.console.color.map(|color| quoted(color.word())),
         _ => None,
     }
 }
 
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
-}
-
-fn word<T: PartialEq>(words: &[(T, &str)], value: T) -> Option<String> {
-    let known = words.iter().find(|(known, _)| *known == value);
-    known.map(|(_, word)| quoted(word))
 }
 
 fn texts_or_none(texts: &[String]) -> Option<String> {

@@ -10,13 +10,6 @@ use crate::base::toml::Item;
 use crate::cli::{Color, FailOn};
 use crate::formats::FORMATS;
 
-/// The words of `color`.
-pub(super) const COLORS: [(Color, &str); 3] = [
-    (Color::Auto, "auto"),
-    (Color::Always, "always"),
-    (Color::Never, "never"),
-];
-
 /// Maximum of `top`.
 pub(super) const MAX_TOP: i64 = 100_000;
 /// Minimum and maximum of `max-chars`.
@@ -76,7 +69,7 @@ pub(super) const KEYS: &[Key] = keys! {
     /// print more messages
     "verbose": Shape::Flag,
     /// colors: `auto`, `always` or `never`
-    "color": Shape::Word(|| COLORS.map(|(_, word)| word).into()),
+    "color": Shape::Word(|| Color::ALL.map(|(_, word)| word).into()),
     /// thresholds, a table per rule: `"precision/amp-off".min_share = 0.1`
     "set": Shape::Map(None, &Shape::Own(|| schema::of(&THRESHOLDS), thresholds), MAX_LIST),
     /// findings to hide

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use ::toml::de::DeValue;
 
-use super::keys::{COLORS, KEYS, day};
+use super::keys::{KEYS, day};
 use super::{Config, NameKind, RuleName};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::text::without_joiners;
 use crate::base::toml::{self, Item, Table};
-use crate::cli::{Console, FailOn, GateArgs, ReportArgs, RuleArgs};
+use crate::cli::{Color, Console, FailOn, GateArgs, ReportArgs, RuleArgs};
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
 
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
             console: Console {
                 quiet: root.get_flag("quiet"),
                 verbose: root.get_flag("verbose"),
-                color: root.get_word("color", &COLORS),
+                color: root.get_word("color", &Color::ALL),
             },
             names,
         }
