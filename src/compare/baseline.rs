@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::newly_skipped;
+use super::lists::newly_skipped;
 use crate::base::text;
 use crate::base::units::percent;
 use crate::judge::{FLOOR, Severity};

@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{share, some};
+use super::lists::some;
 use crate::base::statistics::{mean_and_deviation, median};
 use crate::base::text::capitalized;
 use crate::base::units::{counted, ns, percent};
 use crate::report::{
-    CollectiveCall, CollectiveTimes, FirstCollective, Job, Rank, Report, RowKey, Waits,
+    CollectiveCall, CollectiveTimes, FirstCollective, Job, Rank, Report, RowKey, Waits, share,
 };
 
 /// Mean share of the window spent waiting from which it is worth reporting. The TensorBoard plugin of

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::share;
 use crate::base::text::{capitalized, md};
 use crate::judge::order::{FindingFigures, Place, SavingFigures, Standing};
 use crate::judge::{SavingKind, is_above_floor};
 use crate::report::{
-    CallUnit, FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, steps_in_window,
+    CallUnit, FindingPlace, FindingReport, OnRanks, Report, SavingReport, Summary, share,
+    steps_in_window,
 };
 
 /// Most ranks named in a list.

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{distinct, some};
+use super::lists::{distinct, some};
 use crate::base::units::counted;
 use crate::report::{Rank, Report};
 

@@ -3,12 +3,13 @@
 use indexmap::IndexMap;
 
 use super::identity;
-use super::{comparison, distinct, findings, share, sites, some, tables};
+use super::lists::{distinct, some};
+use super::{comparison, findings, sites, tables};
 use crate::base::units::counted;
 use crate::profile::Switch;
 use crate::report::{
     self, CollectiveRow, GpuUsed, Job, Launching, LeftOut, Method, Rank, Report, SCHEMA_VERSION,
-    Summary, Synchronizations, WorkUnit,
+    Summary, Synchronizations, WorkUnit, share,
 };
 
 /// Merges reports: times are summed over ranks, the same finding on several ranks becomes one, and

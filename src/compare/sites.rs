@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::{findings::ReportNames, share};
+use super::findings::ReportNames;
 use crate::report::{
     DeviceRow, IdleCause, KernelCluster, LaneRow, MAX_SITES, Omitted, Report, SiteRow, StepRow,
-    TimePart, TimelineReport, share_of_busy,
+    TimePart, TimelineReport, share, share_of_busy,
 };
 
 /// Most devices in the timeline of a job.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::{distinct, share};
+use super::lists::distinct;
 use crate::correlate::{ExcludedWork, Exclusion, SetUp};
 use crate::judge::Fault;
 use crate::report::{
     AlreadyFast, CostUnknown, LayerRow, MAX_ALREADY_FAST, MAX_LAYER_ROWS, MAX_UNKNOWN_NAMES,
-    MOSTLY, Omitted, Report, SkippedRules, Unattributed, UserCosted, share_of_busy,
+    MOSTLY, Omitted, Report, SkippedRules, Unattributed, UserCosted, share, share_of_busy,
 };
 
 /// Adds to a sum, which stops at the largest number.

@@ -1,7 +1,7 @@
 //! Whether two sets of repetitions differ by more than chance: the statistics of `diff` and of `try`.
 
-use super::share;
 use crate::base::statistics::mean_and_deviation;
+use crate::report::share;
 
 /// Relative differences below this count as none, as for the ranks of a job.
 pub(crate) const SAME: f64 = 0.02;

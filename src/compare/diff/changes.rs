@@ -3,15 +3,17 @@
 
 use indexmap::IndexMap;
 
+use super::basis::Basis;
+use super::limits::{FLOOR, MOST, ratio};
 use super::model::{
     Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Noise, OneSided,
     SiteChange, TimeUnit, UnitSide,
 };
 use super::pair::{Pair, Pairs};
 use super::work::Work;
-use super::{Basis, FLOOR, MOST, SAME, ratio, share};
 use crate::base::units::{average, times};
-use crate::report::{GpuUsed, Report};
+use crate::compare::welch::SAME;
+use crate::report::{GpuUsed, Report, share};
 
 /// Most rows per list.
 const MAX_ROWS: usize = 200;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::model::{FindingChange, FindingChanges};
 use super::work::has_operators;
-use crate::compare::newly_skipped;
+use crate::compare::lists::newly_skipped;
 use crate::judge::SavingKind;
 use crate::report::{FindingReport, Report};
 

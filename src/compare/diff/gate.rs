@@ -1,9 +1,10 @@
 //! Whether a comparison shows a regression: for `--fail-on regression=3%`.
 
+use super::measures::{normalized, normalized_range};
 use super::model::Diff;
-use super::{SAME, normalized, normalized_range};
 use crate::base::text::list;
 use crate::base::units::percent;
+use crate::compare::welch::SAME;
 use crate::report::Report;
 
 /// What a gate decides.

@@ -1,7 +1,9 @@
 //! What the host did differently: launches, waits, and idle intervals of the GPU by length.
 
+use super::basis::Basis;
+use super::limits::{FLOOR, ratio};
 use super::model::{Change, HostChange};
-use super::{Basis, FLOOR, SAME, ratio};
+use crate::compare::welch::SAME;
 use crate::report::{GapClass, Launching, Report};
 
 /// Most rows.

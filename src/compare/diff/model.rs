@@ -558,7 +558,7 @@ impl Change {
         Change {
             before_ns,
             after_ns,
-            ratio: super::ratio(before_ns, after_ns),
+            ratio: super::limits::ratio(before_ns, after_ns),
         }
     }
 }

@@ -2,15 +2,17 @@
 
 use indexmap::IndexMap;
 
+use super::limits::{FLOOR, MOST, MUCH, SOME};
+use super::measures::{
+    changed_parts, is_beyond_noise, kernels_tell_little, least_matched, measure, normalized,
+};
 use super::model::{
     Diff, FindingChange, HostChange, MatchLevel, MatchedShare, PartChange, TimeUnit, UnitSide,
 };
-use super::{
-    FLOOR, MOST, MUCH, SAME, SOME, changed_parts, is_beyond_noise, kernels_tell_little,
-    least_matched, measure, normalized, wall, work,
-};
+use super::{wall, work};
 use crate::base::text::{capitalized, list};
 use crate::base::units::{average, counted, ns, percent, times};
+use crate::compare::welch::SAME;
 use crate::report::{Report, UnitKind};
 
 /// Most differences named in the opening.
@@ -234,10 +236,6 @@ fn sides(diff: &Diff) -> String {
         ns(a.kernel_ns),
         ns(b.kernel_ns)
     )
-}
-
-pub(super) fn idle_share(side: &UnitSide) -> f64 {
-    crate::compare::share(side.wall_ns - side.busy_ns, side.wall_ns).clamp(0.0, 1.0)
 }
 
 /// What is measured, with its verb.
@@ -607,7 +605,7 @@ fn titles(list: &[FindingChange]) -> String {
             titles.push(title);
         }
     }
-    super::some(&titles)
+    crate::compare::lists::some(&titles)
 }
 
 fn how_sure(diff: &Diff) -> Option<String> {

@@ -262,7 +262,7 @@ fn signatures<'a>(works: &[Option<Work<'a>>]) -> BTreeMap<&'a str, Signature<'a>
 fn common(one: &Signature<'_>, other: &Signature<'_>) -> f64 {
     let all: f64 = one.values().sum();
     let both = one.iter().filter(|(key, _)| other.contains_key(*key));
-    super::share(both.map(|(_, time)| *time).sum(), all)
+    crate::report::share(both.map(|(_, time)| *time).sum(), all)
 }
 
 fn tries(before: &[usize], after: &[usize]) -> Vec<(usize, usize)> {

@@ -1,11 +1,12 @@
 //! Chooses the unit of work by which two reports are compared: a step, else a range of the user or graph
 //! launches that both have equally often, else a kernel that recurs on both sides.
 
+use super::limits::MOST;
 use super::model::{UnitChange, UnitSide};
-use super::{MOST, SAME, work};
+use super::work;
 use crate::base::statistics::{mean_and_deviation, median};
-use crate::compare::share;
-use crate::report::{Report, UnitKind, WorkUnit};
+use crate::compare::welch::SAME;
+use crate::report::{Report, UnitKind, WorkUnit, share};
 
 /// Share of the most kernel time held by a unit that another must hold to be preferred because it repeats
 /// more often.

@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 
+use super::basis::{Basis, per_step};
 use super::model::{Change, NoiseOf, TimeUnit, WallRange};
-use super::{Basis, noise, per_step, share};
+use super::noise;
 use crate::base::units::ns_range;
 use crate::compare::welch::is_beyond;
-use crate::report::{Report, Summary};
+use crate::report::{Report, Summary, share};
 
 /// How wall times compare.
 pub(super) struct Wall {
@@ -116,12 +117,12 @@ fn alike(before: &Summary, after: &Summary) -> bool {
 fn range(before: &Length, after: &Length, alike: bool) -> WallRange {
     let (one, other) = match alike {
         true => (
-            super::ratio(before.recorded_ns, after.recorded_ns),
-            super::ratio(before.least_ns, after.least_ns),
+            super::limits::ratio(before.recorded_ns, after.recorded_ns),
+            super::limits::ratio(before.least_ns, after.least_ns),
         ),
         false => (
-            super::ratio(before.recorded_ns, after.least_ns),
-            super::ratio(before.least_ns, after.recorded_ns),
+            super::limits::ratio(before.recorded_ns, after.least_ns),
+            super::limits::ratio(before.least_ns, after.recorded_ns),
         ),
     };
     WallRange {

@@ -409,7 +409,7 @@ pub(super) fn has_operators(report: &Report) -> bool {
 pub(super) fn launchless(report: &Report) -> f64 {
     let of = report.unattributed.iter().filter(|u| u.reason == NO_LAUNCH);
     let time: f64 = of.map(|u| u.time_ns as f64).sum();
-    super::share(time, report.summary.kernel_time_ns as f64)
+    crate::report::share(time, report.summary.kernel_time_ns as f64)
 }
 
 #[cfg(test)]
