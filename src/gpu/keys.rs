@@ -53,7 +53,7 @@ pub const KEYS: &[Key] = keys! {
     /// the board as people call it
     required "name": TEXT,
     /// `nvidia` or `amd`
-    required "vendor": Shape::Word(|| vec!["nvidia", "amd"]),
+    required "vendor": Shape::Word(|| Vendor::ALL.map(|(_, word)| word).into()),
     /// `Volta`, `Hopper`, `CDNA3`, ...
     required "architecture": TEXT,
     /// the silicon: `GV100`

@@ -33,14 +33,14 @@ const MARKED: &[&str] = &[
 
 /// An operator and its arguments, checked.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct ScriptCall {
     pub(super) operator: String,
     pub(super) arguments: Vec<CallArgument>,
 }
 
-impl Call {
+impl ScriptCall {
     /// The call of an operator of `aten`; `None` where something in it is not known.
-    pub(super) fn of(used: &OperatorUse) -> Option<Call> {
+    pub(super) fn of(used: &OperatorUse) -> Option<ScriptCall> {
         let of_aten = used.operator.strip_prefix("aten::");
         let name = of_aten.or_else(|| marked(&used.operator))?;
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
@@ -51,7 +51,7 @@ impl Call {
         let has_lists = || (used.call.iter()).any(|a| matches!(a, CallArgument::List { .. }));
         let takes_lists = name.contains("convolution") || name.contains("layer_norm");
         let is_whole = is_whole && (!takes_lists || has_lists());
-        (is_name && is_whole && has_tensor && used.call.iter().all(is_known)).then(|| Call {
+        (is_name && is_whole && has_tensor && used.call.iter().all(is_known)).then(|| ScriptCall {
             operator: name.to_owned(),
             arguments: used.call.clone(),
         })

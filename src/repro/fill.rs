@@ -1,6 +1,6 @@
 //! What the kinds of scripts put into their code.
 
-use super::call::{Call, MATMULS, MOST_ELEMENTS, product_of, tensors, torch_name};
+use super::call::{MATMULS, MOST_ELEMENTS, ScriptCall, product_of, tensors, torch_name};
 use crate::base::DType;
 use crate::report::{CallArgument, FindingReport};
 
@@ -33,13 +33,13 @@ pub(super) const REDUCTIONS: &[&str] = &[
 type Filled = Result<Vec<(&'static str, String)>, &'static str>;
 
 /// For code that is complete.
-pub(super) fn nothing(_: &FindingReport, _: &[Call]) -> Filled {
+pub(super) fn nothing(_: &FindingReport, _: &[ScriptCall]) -> Filled {
     Ok(Vec::new())
 }
 
 /// Batch, queries, keys and width of the heads of unfused attention, with the type: from the product whose result
 /// or left operand are the scores.
-pub(super) fn attention(_: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn attention(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
     match attention_sizes(calls) {
         Some((sizes, dtype)) => Ok(vec![
             ("sizes", format!("{sizes:?}")),
@@ -52,7 +52,7 @@ pub(super) fn attention(_: &FindingReport, calls: &[Call]) -> Filled {
     }
 }
 
-fn attention_sizes(calls: &[Call]) -> Option<([u64; 4], &'static str)> {
+fn attention_sizes(calls: &[ScriptCall]) -> Option<([u64; 4], &'static str)> {
     let product = calls
         .iter()
         .find(|call| MATMULS.contains(&call.operator.as_str()))?;
@@ -83,7 +83,7 @@ fn attention_sizes(calls: &[Call]) -> Option<([u64; 4], &'static str)> {
 
 /// Batch, heads of queries, heads of keys, queries, keys and width of fused attention, its type, and whether it is
 /// causal.
-fn fused_attention(calls: &[Call]) -> Option<([u64; 6], &'static str, bool)> {
+fn fused_attention(calls: &[ScriptCall]) -> Option<([u64; 6], &'static str, bool)> {
     let call = calls.first()?;
     let tensors: Vec<(&[u64], Option<DType>)> = call.tensors().collect();
     let [([batch, b, c, width], dtype), ([_, d, e, _], _), ..] = tensors.as_slice() else {
@@ -120,7 +120,7 @@ fn fused_attention(calls: &[Call]) -> Option<([u64; 6], &'static str, bool)> {
 const NO_HEADS: &str = "the profile does not have the batch, heads and lengths of the attention";
 
 /// Sizes of fused attention, the kernel that ran, and the one to compare with.
-pub(super) fn attention_kernels(finding: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn attention_kernels(finding: &FindingReport, calls: &[ScriptCall]) -> Filled {
     let (present, other) = match finding.rule.as_str() {
         "layers/efficient-attention" => ("EFFICIENT_ATTENTION", "FLASH_ATTENTION"),
         _ => ("FLASH_ATTENTION", "CUDNN_ATTENTION"),
@@ -131,7 +131,7 @@ pub(super) fn attention_kernels(finding: &FindingReport, calls: &[Call]) -> Fill
 }
 
 /// Sizes of fused attention.
-pub(super) fn sequences(_: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn sequences(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
     let (sizes, dtype, causal) = fused_attention(calls).ok_or(NO_HEADS)?;
     Ok(vec![
         ("sizes", format!("{sizes:?}")),
@@ -141,7 +141,7 @@ pub(super) fn sequences(_: &FindingReport, calls: &[Call]) -> Filled {
 }
 
 /// For operators that have rows to add.
-pub(super) fn with_rows(_: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn with_rows(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
     let first = calls.first().and_then(|call| call.tensors().next());
     match first {
         Some((shape, _)) if !shape.is_empty() => Ok(Vec::new()),
@@ -150,7 +150,7 @@ pub(super) fn with_rows(_: &FindingReport, calls: &[Call]) -> Filled {
 }
 
 /// The function of a reduction and the dimensions that it reduces.
-pub(super) fn reduced(_: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn reduced(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
     let call = calls.first().ok_or(NO_DIMENSIONS)?;
     let (shape, dtype) = call.tensors().next().ok_or(NO_DIMENSIONS)?;
     if shape.is_empty() || !name_of(dtype).is_some_and(|name| name.contains("float")) {
@@ -173,7 +173,7 @@ pub(super) fn reduced(_: &FindingReport, calls: &[Call]) -> Filled {
 const NO_DIMENSIONS: &str = "the profile does not have the dimensions that the reduction goes over";
 
 /// The dimensions that a reduction goes over, counted from the first; `None` where they are not known.
-fn reduced_dims(call: &Call, rank: usize) -> Option<Vec<usize>> {
+fn reduced_dims(call: &ScriptCall, rank: usize) -> Option<Vec<usize>> {
     let all = || Some((0..rank).collect());
     let at = if NORMS.contains(&call.operator.as_str()) {
         2
@@ -210,12 +210,12 @@ fn reduced_dims(call: &Call, rank: usize) -> Option<Vec<usize>> {
 }
 
 /// For findings whose fix is to compile.
-pub(super) fn if_compiled(finding: &FindingReport, _: &[Call]) -> Filled {
+pub(super) fn if_compiled(finding: &FindingReport, _: &[ScriptCall]) -> Filled {
     if_fix_has(finding, "torch.compile(")
 }
 
 /// For findings whose fix is another order of dimensions in memory.
-pub(super) fn if_channels_last(finding: &FindingReport, _: &[Call]) -> Filled {
+pub(super) fn if_channels_last(finding: &FindingReport, _: &[ScriptCall]) -> Filled {
     if_fix_has(finding, "memory_format=torch.channels_last")
 }
 
@@ -230,7 +230,7 @@ fn if_fix_has(finding: &FindingReport, words: &str) -> Filled {
 }
 
 /// What grows, what is appended, and along which dimension.
-pub(super) fn concatenation(_: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn concatenation(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
     const NO_PARTS: &str = "the profile does not have the shapes of what is concatenated";
     let call = calls.first().ok_or(NO_PARTS)?;
     let Some(
@@ -262,7 +262,7 @@ pub(super) fn concatenation(_: &FindingReport, calls: &[Call]) -> Filled {
 const MOST_MERGED: u64 = 16;
 
 /// Rows, inner dimension and columns of products of one input, their type and their number.
-pub(super) fn merged(finding: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn merged(finding: &FindingReport, calls: &[ScriptCall]) -> Filled {
     const NO_SIZES: &str = "the profile does not have the shapes of the products";
     // The number is in the words of the rule only.
     let before = finding.message.split(" products follow each other").next();
@@ -294,7 +294,7 @@ pub(super) fn merged(finding: &FindingReport, calls: &[Call]) -> Filled {
 }
 
 /// Bytes and direction of copies.
-pub(super) fn copy(finding: &FindingReport, _: &[Call]) -> Filled {
+pub(super) fn copy(finding: &FindingReport, _: &[ScriptCall]) -> Filled {
     let facts = &finding.evidence.facts;
     let text = |name: &str| facts.iter().find(|fact| fact.name == name);
     let bytes = text("copy.mean_bytes").and_then(|fact| bytes(&fact.value));
@@ -324,7 +324,7 @@ fn bytes(text: &str) -> Option<f64> {
 }
 
 /// Rows and width of an embedding table, the number of indices, and the type.
-pub(super) fn embedding(_: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn embedding(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
     let sizes = calls.first().and_then(|call| {
         let tensors: Vec<(&[u64], Option<DType>)> = call.tensors().collect();
         let [(first, dtype), (indices, _), ..] = tensors.as_slice() else {
@@ -356,14 +356,14 @@ pub(super) fn embedding(_: &FindingReport, calls: &[Call]) -> Filled {
 }
 
 /// Whether log_softmax is applied twice, or softmax and log are apart.
-pub(super) fn log_softmax(finding: &FindingReport, _: &[Call]) -> Filled {
+pub(super) fn log_softmax(finding: &FindingReport, _: &[ScriptCall]) -> Filled {
     let twice = finding.rule == "layers/double-log-softmax";
     Ok(vec![("twice", python_flag(twice))])
 }
 
 /// Rows and classes of the logits of a loss, and their type before the loss converts them.
-pub(super) fn loss(_: &FindingReport, calls: &[Call]) -> Filled {
-    let logits = |call: &Call| -> Option<(u64, u64, &'static str)> {
+pub(super) fn loss(_: &FindingReport, calls: &[ScriptCall]) -> Filled {
+    let logits = |call: &ScriptCall| -> Option<(u64, u64, &'static str)> {
         let (shape, dtype) = call.tensors().next()?;
         let [rows @ .., classes] = shape else {
             return None;
@@ -385,7 +385,7 @@ pub(super) fn loss(_: &FindingReport, calls: &[Call]) -> Filled {
 }
 
 /// The shape that is normalized, its type, and whether the mean is subtracted.
-pub(super) fn norm(finding: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn norm(finding: &FindingReport, calls: &[ScriptCall]) -> Filled {
     let all = calls.iter().filter_map(|call| call.tensors().next());
     let largest = all.max_by_key(|(shape, _)| product_of(shape).unwrap_or(0));
     let Some(([rows @ .., width], dtype)) = largest else {
@@ -407,7 +407,7 @@ pub(super) fn norm(finding: &FindingReport, calls: &[Call]) -> Filled {
 }
 
 /// The optimizer, and whether it goes over its parameters one by one.
-pub(super) fn optimizer(finding: &FindingReport, calls: &[Call]) -> Filled {
+pub(super) fn optimizer(finding: &FindingReport, calls: &[ScriptCall]) -> Filled {
     if !calls
         .iter()
         .any(|call| call.tensors().any(|(shape, _)| !shape.is_empty()))

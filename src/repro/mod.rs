@@ -13,7 +13,7 @@ use minijinja::context;
 mod call;
 mod fill;
 
-use call::{Call, MATMULS, marked};
+use call::{MATMULS, ScriptCall, marked};
 
 const FRAME: &str = include_str!("frame.py.jinja");
 const CONVOLUTIONS: &[&str] = &[
@@ -48,7 +48,7 @@ const BATCH_NORMS: &[&str] = &[
 
 /// What a kind puts into its code: names in `{{ }}` and the Python that stands for them, made of numbers, names
 /// of types, and words of this program; or why there is no script.
-type Fill = fn(&FindingReport, &[Call]) -> Result<Vec<(&'static str, String)>, &'static str>;
+type Fill = fn(&FindingReport, &[ScriptCall]) -> Result<Vec<(&'static str, String)>, &'static str>;
 
 /// A kind of script.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ pub(crate) enum NoScript {
 /// When the finding is of no kind, or the profile lacks what it takes.
 pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
     let of_rule = |kind: &&ScriptKind| kind.rules.contains(&finding.rule.as_str());
-    let kinds: Vec<(&ScriptKind, Vec<Call>)> = KINDS
+    let kinds: Vec<(&ScriptKind, Vec<ScriptCall>)> = KINDS
         .iter()
         .filter(of_rule)
         .map(|kind| (kind, kind.operators(finding)))
@@ -177,7 +177,7 @@ pub(crate) fn script(finding: &FindingReport) -> Result<String, NoScript> {
     };
     let all = || first.callable(finding);
     // Of several kinds, the one for the operator with the longest time.
-    let longest = |calls: &[Call]| {
+    let longest = |calls: &[ScriptCall]| {
         let call = calls.first()?;
         all()
             .iter()
@@ -271,7 +271,7 @@ fn not_callable(finding: &FindingReport) -> String {
 
 impl ScriptKind {
     /// The operators of a finding that a script can call, the longest first.
-    fn callable(&self, finding: &FindingReport) -> Vec<Call> {
+    fn callable(&self, finding: &FindingReport) -> Vec<ScriptCall> {
         let mut all = finding.evidence.operators.clone();
         if ["optimizer", "concatenation"].contains(&self.name) {
             // Traces do not have the types of tensors in lists.
@@ -282,11 +282,11 @@ impl ScriptKind {
                 }
             }
         }
-        all.iter().filter_map(Call::of).collect()
+        all.iter().filter_map(ScriptCall::of).collect()
     }
 
     /// Those of them that this kind rebuilds.
-    fn operators(&self, finding: &FindingReport) -> Vec<Call> {
+    fn operators(&self, finding: &FindingReport) -> Vec<ScriptCall> {
         if self.uses == Uses::None {
             return Vec::new();
         }
@@ -301,7 +301,7 @@ impl ScriptKind {
         calls
     }
 
-    fn write(&self, finding: &FindingReport, calls: &[Call]) -> Result<String, NoScript> {
+    fn write(&self, finding: &FindingReport, calls: &[ScriptCall]) -> Result<String, NoScript> {
         let mut code = self.code.trim_end().to_owned();
         match (self.fill)(finding, calls) {
             Ok(values) => {
@@ -311,7 +311,7 @@ impl ScriptKind {
             }
             Err(why) => return Err(NoScript::Unknown(why.to_owned())),
         }
-        let calls: Vec<Json> = calls.iter().map(Call::json).collect();
+        let calls: Vec<Json> = calls.iter().map(ScriptCall::json).collect();
         let calls = serde_json::to_string_pretty(&calls).unwrap_or_default();
         let frame = BuiltIn::new("frame.py.jinja", FRAME)?;
         Ok(frame.render(context! {

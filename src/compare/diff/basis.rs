@@ -15,7 +15,7 @@ const FILLED: f64 = 0.8;
 const CUT: f64 = 0.05;
 
 /// What is compared.
-pub(super) struct Basis<'a> {
+pub(super) struct DiffBasis<'a> {
     pub(super) unit: TimeUnit,
     /// The unit of work of both reports; `None` where calls are compared.
     pub(super) common: Option<Common<'a>>,
@@ -34,8 +34,8 @@ pub(super) struct Basis<'a> {
     pub(super) ideals: bool,
 }
 
-impl<'a> Basis<'a> {
-    pub(super) fn of(before: &'a Report, after: &'a Report) -> Basis<'a> {
+impl<'a> DiffBasis<'a> {
+    pub(super) fn of(before: &'a Report, after: &'a Report) -> DiffBasis<'a> {
         let because = not_by_step(before, "the first profile")
             .or_else(|| not_by_step(after, "the second profile"));
         let common = match because {
@@ -49,7 +49,7 @@ impl<'a> Basis<'a> {
         };
         let gpus_differ = gpus_differ(before, after);
         let gpus = before.method.gpu.as_ref().zip(after.method.gpu.as_ref());
-        Basis {
+        DiffBasis {
             unit,
             is_cut: common.is_some_and(|common| common.kind() == UnitKind::Kernel),
             common,

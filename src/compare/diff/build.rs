@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::basis::Basis;
+use super::basis::DiffBasis;
 use super::changes::Changes;
 use super::limits::MUCH;
 use super::measures::{is_comparable, is_same, slower_by};
 use super::model::{
     Around, Change, Communication, Contradicting, Diff, DiffSide, FindingChanges, MatchLevel,
-    MatchedShare, Noise, PartChange, SCHEMA_VERSION, Sides, UnitChange, UnitSide,
+    MatchedShare, Noise, NoiseOf, PartChange, SCHEMA_VERSION, Sides, UnitChange, UnitSide,
 };
 use super::pair::{self, Pair, Pairs};
 use super::{findings, gate, host, narrative, noise, wall, work};
@@ -43,7 +43,7 @@ impl Diff {
 
 /// Compares the report of a changed program with the one before the change.
 pub fn diff(before: &Report, after: &Report) -> Diff {
-    let basis = Basis::of(before, after);
+    let basis = DiffBasis::of(before, after);
     let works = |report| work::of(report, basis.with_launchless, basis.by_kernel);
     let (old, no_launch_before) = works(before);
     let (new, no_launch_after) = works(after);
@@ -142,7 +142,7 @@ fn side(report: &Report) -> DiffSide {
 
 /// The range around all of the work, where it changed otherwise than the unit of work.
 fn around(
-    basis: &Basis<'_>,
+    basis: &DiffBasis<'_>,
     wall: Option<&Change>,
     before: &Report,
     after: &Report,
@@ -167,7 +167,7 @@ fn around(
 
 /// The longest range around all of the work, where it changed in the other direction than the unit of work.
 fn contradicting(
-    basis: &Basis<'_>,
+    basis: &DiffBasis<'_>,
     wall: Option<&Change>,
     before: &Report,
     after: &Report,
@@ -204,7 +204,7 @@ fn contradicting(
 
 /// Transfer and waiting in collectives per unit of work, mean of the ranks, where both reports hold several
 /// ranks and their collectives could be matched.
-fn communication(basis: &Basis<'_>, before: &Report, after: &Report) -> Option<Communication> {
+fn communication(basis: &DiffBasis<'_>, before: &Report, after: &Report) -> Option<Communication> {
     if basis.unit.is_call() {
         return None;
     }
@@ -221,7 +221,7 @@ fn communication(basis: &Basis<'_>, before: &Report, after: &Report) -> Option<C
 }
 
 /// The noise of the measure that represents the whole.
-fn noise(basis: &Basis<'_>, wall: bool) -> Result<Noise, String> {
+fn noise(basis: &DiffBasis<'_>, wall: bool) -> Result<Noise, String> {
     let of = if wall {
         NoiseOf::Wall
     } else {
@@ -238,7 +238,12 @@ fn noise(basis: &Basis<'_>, wall: bool) -> Result<Noise, String> {
 
 /// Parts of a unit of work on one GPU. They make up its wall time: what the window holds of them is taken in
 /// proportion.
-fn parts(basis: &Basis<'_>, with_idle: bool, before: &Report, after: &Report) -> Vec<PartChange> {
+fn parts(
+    basis: &DiffBasis<'_>,
+    with_idle: bool,
+    before: &Report,
+    after: &Report,
+) -> Vec<PartChange> {
     if basis.unit.is_call() {
         return Vec::new();
     }

@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 
-use super::basis::Basis;
+use super::basis::DiffBasis;
 use super::limits::{FLOOR, MOST, ratio};
 use super::model::{
     Change, FamilyChange, Hardware, KernelChange, LayerChange, MatchLevel, Noise, OneSided,
@@ -24,7 +24,7 @@ const SAME_COUNT: f64 = 0.01;
 
 /// The matched work with its times.
 pub(super) struct Changes<'p, 'a> {
-    basis: &'p Basis<'p>,
+    basis: &'p DiffBasis<'p>,
     pairs: &'p Pairs<'a>,
     rows: Vec<Row<'p, 'a>>,
     /// Factor by which sizes changed, where it is the same for most work.
@@ -51,7 +51,7 @@ impl Row<'_, '_> {
 }
 
 impl<'p, 'a> Changes<'p, 'a> {
-    pub(super) fn new(basis: &'p Basis<'p>, pairs: &'p Pairs<'a>) -> Self {
+    pub(super) fn new(basis: &'p DiffBasis<'p>, pairs: &'p Pairs<'a>) -> Self {
         let rows: Vec<Row<'p, 'a>> = pairs.pairs.iter().map(|p| row(basis, p)).collect();
         let all: f64 = rows.iter().map(|r| r.before_ns).sum();
         let resized = rows.iter().filter(|r| r.pair.level == MatchLevel::Sizes);
@@ -467,7 +467,7 @@ impl<'p, 'a> Changes<'p, 'a> {
     }
 }
 
-fn row<'p, 'a>(basis: &Basis<'_>, pair: &'p Pair<'a>) -> Row<'p, 'a> {
+fn row<'p, 'a>(basis: &DiffBasis<'_>, pair: &'p Pair<'a>) -> Row<'p, 'a> {
     let (b, a) = (&pair.before, &pair.after);
     let of_unit = |work: &Work<'_>, scale: f64| {
         let calls = work.calls * scale;
@@ -493,7 +493,7 @@ fn row<'p, 'a>(basis: &Basis<'_>, pair: &'p Pair<'a>) -> Row<'p, 'a> {
 
 /// Expected time after over time before of the same work: 1 on the same GPU, else the ratio of the
 /// ideal times per call.
-fn expected(basis: &Basis<'_>, pair: &Pair<'_>) -> Option<f64> {
+fn expected(basis: &DiffBasis<'_>, pair: &Pair<'_>) -> Option<f64> {
     let same_work = !matches!(pair.level, MatchLevel::Sizes | MatchLevel::OtherShapes);
     if same_work && !basis.gpus_differ {
         return Some(1.0);

@@ -1,6 +1,6 @@
 //! What the host did differently: launches, waits, and idle intervals of the GPU by length.
 
-use super::basis::Basis;
+use super::basis::DiffBasis;
 use super::limits::{FLOOR, ratio};
 use super::model::{Change, HostChange};
 use crate::compare::welch::SAME;
@@ -11,7 +11,7 @@ const MAX_ROWS: usize = 12;
 
 /// Changes of the host per unit of work, largest change of time first. Empty without a unit, because counts
 /// of captures of different lengths cannot be compared.
-pub(super) fn changes(basis: &Basis<'_>, before: &Report, after: &Report) -> Vec<HostChange> {
+pub(super) fn changes(basis: &DiffBasis<'_>, before: &Report, after: &Report) -> Vec<HostChange> {
     if basis.unit.is_call() {
         return Vec::new();
     }

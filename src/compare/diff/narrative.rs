@@ -4,7 +4,8 @@ use indexmap::IndexMap;
 
 use super::limits::{FLOOR, MOST, MUCH, SOME};
 use super::measures::{
-    changed_parts, is_beyond_noise, kernels_tell_little, least_matched, measure, normalized,
+    changed_parts, idle_share, is_beyond_noise, kernels_tell_little, least_matched, measure,
+    normalized,
 };
 use super::model::{
     Diff, FindingChange, HostChange, MatchLevel, MatchedShare, PartChange, TimeUnit, UnitSide,

@@ -5,7 +5,7 @@ use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
 use super::build::diff;
-use super::measures::{is_beyond_noise, kernels_tell_little, measure, normalized};
+use super::measures::{idle_share, is_beyond_noise, kernels_tell_little, measure, normalized};
 use super::model::{Diff, DiffSide, UnitSide};
 use super::narrative;
 use crate::base::units::{change, ns};
@@ -106,7 +106,7 @@ pub fn trend(reports: &[Report]) -> Trend {
 }
 
 fn idle(unit: Option<&UnitSide>, report: &DiffSide) -> f64 {
-    unit.map_or(report.idle_share, measures::idle_share)
+    unit.map_or(report.idle_share, idle_share)
 }
 
 fn of(diff: &Diff) -> TrendChange {

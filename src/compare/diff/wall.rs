@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::basis::{Basis, per_step};
+use super::basis::{DiffBasis, per_step};
 use super::model::{Change, NoiseOf, TimeUnit, WallRange};
 use super::noise;
 use crate::base::units::ns_range;
@@ -19,7 +19,7 @@ pub(super) struct Wall {
 
 /// Compares the wall times of the unit of work per unit of data, which grew by the factor `sizes`.
 pub(super) fn compare(
-    basis: &Basis<'_>,
+    basis: &DiffBasis<'_>,
     sizes: Option<f64>,
     before: &Report,
     after: &Report,
@@ -74,7 +74,7 @@ struct Length {
     least_ns: f64,
 }
 
-fn lengths(basis: &Basis<'_>, before: &Report, after: &Report) -> Option<(Length, Length)> {
+fn lengths(basis: &DiffBasis<'_>, before: &Report, after: &Report) -> Option<(Length, Length)> {
     let unit = basis.common.map(|common| common.change());
     let of = |report: &Report, unit: Option<(f64, f64)>| {
         let s = &report.summary;
