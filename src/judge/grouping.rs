@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+
 use super::evaluate::{Match, Range, RuleInput, RuleMatches, number};
 use super::expr::{EvalContext, Expr, Found, Undecided};
 use super::finding::{SavingKind, Severity};
@@ -275,7 +277,7 @@ fn draft(
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
     Some(FindingDraft {
         rule: index,
-        place: place(&matches, place_of_worst),
+        place: place(&matches),
         worst,
         severity: rule.severity,
         minor: false,
@@ -294,7 +296,6 @@ fn draft(
 /// The index of the match with the largest saving by the middle of its range, else with the most time, else of the
 /// first.
 fn worst(matches: &[Match]) -> Option<usize> {
-    let twice_the_middle = |m: &Match| m.saving.map_or(0.0, |s| s.low + s.high);
     // `max_by` returns the last of equals; reversed, the first.
     let matches = matches.iter().enumerate().rev();
     let worst = matches.max_by(|(_, a), (_, b)| {
@@ -302,6 +303,10 @@ fn worst(matches: &[Match]) -> Option<usize> {
         by_saving.then(a.affected.time_ns.total_cmp(&b.affected.time_ns))
     });
     worst.map(|(index, _)| index)
+}
+
+fn twice_the_middle(matched: &Match) -> f64 {
+    matched.saving.map_or(0.0, |s| s.low + s.high)
 }
 
 fn part(of: f64, whole: f64) -> f64 {
@@ -358,15 +363,24 @@ pub(super) fn parts_of_sites(matches: &[Match]) -> BTreeMap<SiteId, SitePart> {
     sites
 }
 
-/// One place, or the costliest and how many more.
-fn place(matches: &[Match], worst: String) -> String {
-    let mut places: Vec<&str> = matches.iter().map(|p| p.affected.place.as_str()).collect();
-    places.sort_unstable();
-    places.dedup();
+/// One place, or the one with the largest saving by the middle of its range, else with the most time, and how many more.
+fn place(matches: &[Match]) -> String {
+    let mut places: IndexMap<&str, (f64, f64)> = IndexMap::new();
+    for matched in matches {
+        let (saving, time) = places.entry(&matched.affected.place).or_default();
+        *saving += twice_the_middle(matched);
+        *time += matched.affected.time_ns;
+    }
+    // `max_by` returns the last of equals; reversed, the first.
+    let costliest = places.iter().rev().max_by(|(_, a), (_, b)| {
+        let by_saving = a.0.total_cmp(&b.0);
+        by_saving.then(a.1.total_cmp(&b.1))
+    });
+    let costliest = costliest.map_or("", |(place, _)| place);
     match places.len() {
-        0 | 1 => worst,
-        2 => format!("{worst} and 1 more place"),
-        n => format!("{worst} and {} more places", n - 1),
+        0 | 1 => costliest.to_owned(),
+        2 => format!("{costliest} and 1 more place"),
+        n => format!("{costliest} and {} more places", n - 1),
     }
 }
 
