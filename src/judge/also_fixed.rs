@@ -1,5 +1,7 @@
 //! Findings that the fix of a better one repairs as well become a part of it: one change is one row.
 
+use indexmap::IndexMap;
+
 use super::evaluate::Range;
 use super::finding::{Finding, Saving, SavingKind};
 use super::floors::{FLOOR, UNCERTAIN_FLOOR};
@@ -13,8 +15,8 @@ pub(super) type JoinedFinding = (String, String, String);
 /// A finding with what became a part of it.
 struct Joined {
     finding: Finding,
-    /// What the parts are called.
-    also: Vec<String>,
+    /// What the parts are called, and their shares of GPU time.
+    also: IndexMap<String, f64>,
     /// GPU time that the parts of a finding about idle time save, in ns.
     gpu: Range,
 }
@@ -35,7 +37,8 @@ pub(super) fn join(
             repairs(&better.finding, &finding) && !is_large(&better.finding, &finding, totals)
         }) {
             Some(better) => {
-                better.also.push(named(&better.finding, &finding));
+                let name = named(&better.finding, &finding);
+                *better.also.entry(name).or_default() += finding.share;
                 parts.push((
                     finding.rule.clone(),
                     better.finding.rule.clone(),
@@ -45,7 +48,7 @@ pub(super) fn join(
             }
             None if is_major => kept.push(Joined {
                 finding,
-                also: Vec::new(),
+                also: IndexMap::new(),
                 gpu: Range {
                     low: 0.0,
                     high: 0.0,
@@ -62,11 +65,15 @@ pub(super) fn join(
         } = joined;
         if !also.is_empty() {
             finding.message.push_str(" The same change takes care of ");
-            finding.message.push_str(&text::list(&also));
+            let also = also.into_iter().map(|(name, share)| {
+                let share = units::percent(share);
+                format!("{name} ({share} of GPU time)")
+            });
+            (finding.message).push_str(&text::list(&also.collect::<Vec<_>>()));
             if gpu.high >= FLOOR * totals.gpu_busy_ns {
                 let share = |ns: f64| ns / totals.gpu_busy_ns;
                 finding.message.push_str(&format!(
-                    ", which saves {} of GPU time as well",
+                    ", and saves {} of GPU time as well",
                     units::percent_range(share(gpu.low), share(gpu.high))
                 ));
             }
@@ -96,10 +103,9 @@ fn is_large(better: &Finding, part: &Finding, totals: &Totals) -> bool {
 
 /// What a part is called in the message of the finding.
 fn named(better: &Finding, part: &Finding) -> String {
-    let share = units::percent(part.share);
     match better.rule == part.rule {
-        true => format!("{} ({share} of GPU time)", text::md(&part.place)),
-        false => format!("{} ({share} of GPU time)", text::md_code(&part.rule)),
+        true => text::md(&part.place),
+        false => text::md_code(&part.rule),
     }
 }
 

@@ -82,7 +82,7 @@ fn gpu_time_that_goes_away_with_idle_time_is_part_of_the_upper_end() {
     };
     assert_eq!(
         joined.message,
-        "says The same change takes care of `layers/x` (10 % of GPU time), which saves 5.0 to 10 % of GPU time as well."
+        "says The same change takes care of `layers/x` (10 % of GPU time), and saves 5.0 to 10 % of GPU time as well."
     );
     let saving = joined.saving.unwrap();
     assert_eq!((saving.claimed_ns, saving.step_ns), (8e5, Some(9e5)));
