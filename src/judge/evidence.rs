@@ -60,6 +60,14 @@ impl EvidenceRow {
         self.measured_ns > self.noise_ns.unwrap_or(0.0)
     }
 
+    /// Whether it saved a similar share of its steps.
+    fn is_like(&self, share: Option<f64>) -> bool {
+        /// Part of the measured share from which another one is similar.
+        const ALIKE: f64 = 0.25;
+        let least = ALIKE * self.measured_ns / self.before_ns;
+        !self.is_whole() || share.is_none_or(|share| share >= least)
+    }
+
     /// `16.0 ms ± 0.20 ms`.
     fn measured(&self) -> String {
         let noise =
@@ -106,11 +114,13 @@ pub fn rows() -> Result<Vec<EvidenceRow>, serde_json::Error> {
     }
 }
 
-/// What the advice of a rule was measured to save, a plain sentence per measurement.
-pub fn cited(rule: &str) -> Vec<String> {
+/// What the advice of a rule was measured to save, a plain sentence per measurement. `share` is what a finding saves of
+/// its whole; programs that saved several times as much say nothing about it.
+pub fn cited(rule: &str, share: Option<f64>) -> Vec<String> {
     static ROWS: LazyLock<Vec<EvidenceRow>> = LazyLock::new(|| rows().unwrap_or_default());
     let own = ROWS.iter().filter(|row| row.rule == rule && row.saves());
-    own.map(EvidenceRow::sentence).collect()
+    let alike = own.filter(|row| row.is_like(share));
+    alike.map(EvidenceRow::sentence).collect()
 }
 
 /// The "Measured" section of a rule's page; empty if the rule has no rows.
@@ -173,6 +183,8 @@ mod tests {
             "{said}"
         );
         assert_eq!(section("precision/amp-off", &rows), "");
+        assert!(rows[0].is_like(Some(0.2)) && rows[0].is_like(None));
+        assert!(!rows[0].is_like(Some(0.19)));
         assert_eq!(
             rows[0].sentence(),
             "In a test program of pyprof-advise, on NVIDIA H100 with torch 2.9 (2026-01-01), the fix saved 16.0 ms ± \

@@ -262,6 +262,8 @@ fn device_names(costed: &Costed) -> Vec<String> {
 }
 
 fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> FindingReport {
+    let saving = f.saving.and_then(|s| saving(summary, &s));
+    let elsewhere = cited(&f.rule, saving.as_ref().map(|s| s.counted_share));
     FindingReport {
         number,
         rule: label(&f.rule),
@@ -279,14 +281,14 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         after: f.after.clone(),
         measured: None,
         changes: f.changes.clone(),
-        measured_elsewhere: cited(&f.rule).iter().map(|text| sentence(text)).collect(),
+        measured_elsewhere: elsewhere.iter().map(|text| sentence(text)).collect(),
         whole_run: f.members.iter().all(|m| *m == Member::Run),
         calls: f.calls,
         calls_unit: calls_unit(&f.members),
         members: f.members.len() as u64,
         time_ns: finite(f.time_ns),
         share: finite(f.share).min(1.0),
-        saving: f.saving.and_then(|s| saving(summary, &s)),
+        saving,
         outside_ns: f.outside_ns.filter(|ns| ns.is_finite()),
         message: f.message.trim().to_owned(),
         why: f.why.trim().to_owned(),
