@@ -14,7 +14,7 @@ use crate::base::statistics::NEARLY_ALL;
 use crate::base::text::{self, list, list_some};
 use crate::base::units::{bytes, counted, ns, ns_range, percent, percent_range, rate, times};
 use crate::correlate::StepSource;
-use crate::facts::Totals;
+use crate::facts::{Totals, UNRECORDED_WORK};
 use crate::judge::{SAVES_MOST, SavingKind};
 
 /// Most words of the opening.
@@ -99,7 +99,6 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
     let Some(second) = report.findings.get(1) else {
         return vec![vec![start], vec![short]];
     };
-    let by_number = "Then fix finding 2.".to_owned();
     let begun = amount(first, basis);
     let saving = amount(second, basis).map_or(String::new(), |a| {
         // Savings of the step and of GPU time are told apart.
@@ -110,6 +109,12 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
     });
     let name = name_of(second, report);
     let next = format!("{name}{saving}");
+    // Its lower end is zero.
+    let then = match saving.strip_prefix(" (") {
+        Some(range) if range.starts_with(UP_TO) => "Then look at",
+        _ => "Then fix",
+    };
+    let by_number = format!("{then} finding 2.");
     let estimated = report
         .findings
         .iter()
@@ -127,17 +132,17 @@ fn advice(report: &Report, basis: &Basis) -> Vec<Vec<String>> {
             vec![
                 vec![
                     start.clone(),
-                    format!("Then fix {next}; {all} should save {total}."),
+                    format!("{then} {next}; {all} should save {total}."),
                 ],
-                vec![start.clone(), format!("Then fix {next}.")],
-                vec![start.clone(), format!("Then fix {name}.")],
+                vec![start.clone(), format!("{then} {next}.")],
+                vec![start.clone(), format!("{then} {name}.")],
                 vec![start, by_number],
                 vec![short],
             ]
         }
         None => vec![
-            vec![start.clone(), format!("Then fix {next}.")],
-            vec![start.clone(), format!("Then fix {name}.")],
+            vec![start.clone(), format!("{then} {next}.")],
+            vec![start.clone(), format!("{then} {name}.")],
             vec![start, by_number],
             vec![short],
         ],
@@ -750,7 +755,8 @@ pub(super) fn next_notes(report: &Report) -> Vec<String> {
 }
 
 /// A sentence on the first finding where it makes the work of the GPU so much less that the host, which works as long
-/// as before, may limit the steps; `None` where it limits them already, or recording made its work much longer.
+/// as before, may limit the steps; `None` where it limits them already, or recording made its work much longer. Only
+/// another precision leaves the launches as they are.
 fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
     let s = &report.summary;
     let first = report.findings.first()?;
@@ -758,12 +764,12 @@ fn host_limits(report: &Report, basis: &Basis) -> Option<String> {
     let host_ns = s.host_work_ns? / basis.divisor;
     let left_ns = basis.wall_ns - saving.step_high_ns?;
     let limits = left_ns <= host_ns && host_ns < basis.wall_ns;
-    let known = !has(report, RECORDING_SLOWS);
+    let known = first.changes.contains_key("precision") && !has(report, RECORDING_SLOWS);
     (known && limits && !Totals::is_host_bound(s.step_weight)).then(|| {
         format!(
-            "Once finding {} is done, the host may limit the {whole}: as recorded, it works {} of it. Then fewer launches, or more work for each, make it shorter.",
+            "Once finding {} is done, the host may limit the {whole}: it works {} of it. Then fewer launches, or more work for each, make it shorter.",
             first.number,
-            ns(host_ns),
+            ns_range(UNRECORDED_WORK * host_ns, host_ns),
             whole = basis.whole,
         )
     })
