@@ -14,6 +14,7 @@ use crate::cost::Family;
 use crate::profile::{Profile, RangeKind};
 
 mod backward_passes;
+mod before_update;
 mod call_operators;
 mod call_stacks;
 mod chain;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::before_update::BeforeUpdate;
 use super::call_operators::{CallOperators, held_by_a_call};
 use super::call_stacks::{self, GroupStacks};
 use super::enclosing_ops::{operator_in, plain_name};
@@ -82,8 +83,9 @@ pub(super) struct GapGroup {
     after_copy_bytes: Option<u64>,
     /// What was called many times, each shortly, in most of the time.
     short_calls: Option<StrId>,
-    /// Median size of the copies to the GPU that the host waited for in most of the time.
+    /// Median and largest size of the copies to the GPU that the host waited for in most of the time.
     input_bytes: Option<f64>,
+    largest_input: Option<u64>,
     /// It stands between kernels of one call, each time.
     within_calls: bool,
     /// No work followed most of the time: the last step ends with it.
@@ -97,6 +99,8 @@ pub(super) struct GapGroup {
     in_each_step: bool,
     /// The part before kernels of collectives and of the optimizer.
     beside_model_ns: f64,
+    /// Its calls stand between a backward pass and the optimizer step for most of the time.
+    before_update: bool,
     /// The part after waits, while the host launches again but is not ahead of the GPU yet.
     pub(super) catch_up_ns: f64,
     /// The part that would not be idle if the host did not wait.
@@ -157,6 +161,8 @@ struct Lengths {
     pauses: Vec<HostPause>,
     /// Time before kernels of collectives and of the optimizer.
     beside_model: i64,
+    /// Time of calls between a backward pass and the optimizer step.
+    before_update: i64,
     catch_up: i64,
     avoidable: AvoidablePart,
     first_calls: i64,
@@ -220,6 +226,7 @@ impl Lengths {
         self.input_bytes.extend(other.input_bytes);
         self.pauses.extend(other.pauses);
         self.beside_model += other.beside_model;
+        self.before_update += other.before_update;
         self.catch_up += other.catch_up;
         self.avoidable.add(other.avoidable);
         self.first_calls += other.first_calls;
@@ -274,6 +281,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
     let copies = CopiesBehind::of(run);
     let copies_before = CopiesBefore::of(run);
     let waits = ThreadWaits::of(run);
+    let before_update = BeforeUpdate::of(run);
     let first_kernels = FirstKernels::of(run);
     let waiting_operators = WaitingOperators::of(run, ops);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
@@ -336,6 +344,12 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             let site = link.and_then(|link| link.site);
             if site.is_some_and(|site| is_beside_model(costed, site)) {
                 lengths.beside_model += gap.reliable_ns;
+            }
+            if gap
+                .call
+                .is_some_and(|call| before_update.contains(run, call))
+            {
+                lengths.before_update += gap.reliable_ns;
             }
             let behind_wait = matches!(gap.cause, GapCause::AfterSync | GapCause::BlockingCopy);
             if let Some(call) = gap.call.filter(|_| behind_wait).or(waited) {
@@ -433,6 +447,7 @@ fn group(
     let in_each_step = is_in_each_step(run, &lengths);
     let main = |times: TimeBy<Option<StrId>>| times.above(half).flatten();
     let long_gaps = longest::longest(run, lengths.pauses);
+    let largest_input = lengths.input_bytes.iter().max().copied();
     let input_bytes = median(&mut lengths.input_bytes).map(|bytes| bytes as f64);
     let gaps = &mut lengths.gaps;
     GapGroup {
@@ -442,12 +457,14 @@ fn group(
         after_copy_bytes: (lengths.after_copy > half).then_some(lengths.after_copy_bytes),
         short_calls: main(lengths.short_calls),
         input_bytes: input_bytes.filter(|_| lengths.after_input > half),
+        largest_input: largest_input.filter(|_| lengths.after_input > half),
         within_calls: blamed.within_call,
         at_end: lengths.at_end > half,
         long_gaps,
         in_one_step,
         in_each_step,
         beside_model_ns: lengths.beside_model as f64,
+        before_update: lengths.before_update > half,
         catch_up_ns: lengths.catch_up as f64,
         avoidable: lengths.avoidable,
         first_calls_ns: lengths.first_calls as f64,
@@ -647,6 +664,9 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     /// Median size of the copies to the GPU that the host waited for in most of the time; silent where it waited for
     /// something else
     "gap.input_bytes": DOUBLE => |g| Answer::or_silent(g.group.input_bytes),
+    /// Largest size of these copies; silent as `gap.input_bytes`
+    "gap.largest_input_bytes": DOUBLE =>
+        |g| Answer::or_silent(g.group.largest_input.map(|bytes| bytes as f64)),
     /// For `waiting`: whether all of it stands between kernels of one call of an operator
     "gap.within_calls": BOOL => |g| g.group.within_calls,
     /// No work followed most of the time: the last step ends with it
@@ -654,6 +674,8 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
     /// Part of `gap.time_ns` that ended with a kernel of a collective or of the optimizer, which a CUDA
     /// graph of the model leaves as they are
     "gap.beside_model_ns": DOUBLE => |g| g.group.beside_model_ns,
+    /// `gap.api` was called between a backward pass and the optimizer step behind it, for most of the time
+    "gap.before_update": BOOL => |g| g.group.before_update,
 };
 
 /// Operators that read one number.

@@ -1,10 +1,10 @@
 //! The layers whose launches come late, where these are a small part of the GPU's work.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::correlate::{Direction, GapCause, SiteId};
-use crate::cost::Costed;
+use crate::correlate::{Direction, GapCause, Site, SiteId};
+use crate::cost::{Costed, Family};
 
 /// Layers that hold most of the idle time before late launches.
 #[derive(Debug, Default, PartialEq)]
@@ -75,31 +75,97 @@ pub(super) fn of(costed: &Costed) -> Option<Option<LateLayers>> {
     }))
 }
 
-/// The part of the idle time before late launches of the forward pass whose kernels are in modules. Kernels of
-/// collectives do not count. `None` where no kernel is known to be in a module.
-pub(super) fn in_layers(costed: &Costed) -> Option<f64> {
+/// The late launches with the layers of their kernels, where these are modules.
+fn launches(costed: &Costed) -> impl Iterator<Item = (i64, Option<SiteId>, Option<&str>)> {
     let run = &costed.run;
-    let (mut all, mut inside) = (0_i64, 0_i64);
-    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
-        if gap.cause != GapCause::HostLate || gap.reliable_ns <= 0 {
-            continue;
-        }
+    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
+    let late = gaps.filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0);
+    late.map(|gap| {
         let link = gap.next.and_then(|kernel| run.link(kernel));
         let site = link.and_then(|link| link.site);
-        if site.is_some_and(|site| super::gap::is_beside_model(costed, site)) {
-            continue;
-        }
-        let site = site.and_then(|site| run.site(site));
-        if site.is_some_and(|site| site.direction == Direction::Bprop) {
-            continue;
-        }
-        all = all.saturating_add(gap.reliable_ns);
-        let layer = site.and_then(|site| run.layer(site.layer?));
-        if layer.is_some_and(|layer| layer.source.is_around_layers()) {
-            inside = inside.saturating_add(gap.reliable_ns);
+        let layer = site.and_then(|site| run.layer(run.site(site)?.layer?));
+        let layer = layer.filter(|layer| layer.source.is_around_layers());
+        (
+            gap.reliable_ns,
+            site,
+            layer.map(|layer| layer.name.as_str()),
+        )
+    })
+}
+
+/// The part of the idle time before late launches whose kernels are outside of modules, without those of the backward
+/// pass, of the optimizer and of collectives. `None` where no modules are known.
+pub(super) fn outside_layers(costed: &Costed) -> Option<f64> {
+    let run = &costed.run;
+    let known = run.layers.iter().any(|l| l.source.is_around_layers());
+    let outside = |site: SiteId| {
+        let forward = run.site(site).is_some_and(|s| s.direction != Direction::Bprop);
+        forward && !super::gap::is_beside_model(costed, site)
+    };
+    let (mut all, mut found) = (0_i64, 0_i64);
+    for (ns, site, layer) in launches(costed) {
+        all = all.saturating_add(ns);
+        if layer.is_none() && site.is_some_and(outside) {
+            found = found.saturating_add(ns);
         }
     }
-    (inside > 0).then(|| inside as f64 / all as f64)
+    (known && all > 0).then(|| found as f64 / all as f64)
+}
+
+/// A layer without an RNN.
+#[derive(Debug, PartialEq)]
+pub(super) struct BesideRnn {
+    pub(super) layer: String,
+    /// Its share of the idle time before late launches.
+    pub(super) share: f64,
+}
+
+/// Share of that idle time from which the layer is named.
+const BESIDE_RNN: f64 = 0.5;
+
+/// Whether the operator computes whole sequences, as `nn.LSTM` does, and not one step of them, as `nn.LSTMCell`.
+fn is_rnn(site: &Site) -> bool {
+    let name = site.op.as_ref().map_or("", |op| &*op.name);
+    !name.contains("_cell")
+}
+
+/// The layer with most late launches of those that hold no RNN and are part of none.
+pub(super) fn beside_rnn(costed: &Costed) -> Option<BesideRnn> {
+    let run = &costed.run;
+    let of_rnns = run.sites.iter().zip(&costed.sites);
+    let rnns: BTreeSet<&str> = of_rnns
+        .filter(|(site, cost)| cost.family == Family::Rnn && is_rnn(site))
+        .filter_map(|(site, _)| Some(run.layers.get(site.layer?.idx())?.name.as_str()))
+        .collect();
+    if rnns.is_empty() {
+        return None;
+    }
+    let is_part = |inner: &str, outer: &str| {
+        let rest = inner.strip_prefix(outer);
+        rest.is_some_and(|rest| outer.is_empty() || rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut layers: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut all = 0_i64;
+    for (ns, _, layer) in launches(costed) {
+        all = all.saturating_add(ns);
+        let name = layer.filter(|name| !rnns.iter().any(|rnn| is_part(name, rnn)));
+        let outermost = name.and_then(|name| {
+            let ends = name.match_indices('.').map(|(at, _)| at).take(MOST_LEVELS);
+            let mut parts = ends.chain([name.len()]).filter_map(|end| name.get(..end));
+            parts.find(|part| !rnns.iter().any(|rnn| is_part(rnn, part)))
+        });
+        if let Some(layer) = outermost {
+            *layers.entry(layer).or_default() += ns;
+        }
+    }
+    let (layer, ns) = layers
+        .into_iter()
+        .max_by_key(|(name, ns)| (*ns, Reverse(*name)))?;
+    let share = ns as f64 / all.max(1) as f64;
+    (share >= BESIDE_RNN).then(|| BesideRnn {
+        layer: layer.to_owned(),
+        share,
+    })
 }
 
 /// The outermost layers of which none holds most of the idle time, unless it contains no others.
@@ -162,21 +228,50 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_before_kernels_of_layers_is_a_part() {
+    fn idle_time_before_kernels_outside_of_layers_is_a_part() {
         let mut b = ProfileBuilder::new();
         for at in 1..5 {
-            if at == 2 {
-                b.range("layer:pi", at * 9_000 - 20, at * 9_000 + 20);
-            }
+            let (start, end) = (at * 9_000 - 20, at * 9_000 + 20);
+            match at {
+                2 => b.range("layer:pi", start, end),
+                3 => b.range("Optimizer.step#SGD.step", start, end),
+                _ => b.range("aten::mul", start, end),
+            };
             b.launch(at * 9_000);
         }
         b.profile.recorded.api_calls = true;
-        let share = in_layers(&estimate_costs(b.run(), None)).unwrap();
+        // One of the three gaps between four kernels.
+        let share = outside_layers(&estimate_costs(b.run(), None)).unwrap();
         assert!((0.3..0.4).contains(&share), "{share}");
         assert_eq!(
-            in_layers(&estimate_costs(ProfileBuilder::new().run(), None)),
+            outside_layers(&estimate_costs(ProfileBuilder::new().run(), None)),
             None
         );
+    }
+
+    #[test]
+    fn a_decoder_beside_an_lstm_is_named() {
+        let found = |launches: &[(&str, &str)]| {
+            let mut b = ProfileBuilder::new();
+            for (i, (layer, op)) in launches.iter().enumerate() {
+                let at = 9_000 * (i as i64 + 1);
+                b.range(&format!("layer:{layer}"), at - 20, at + 20);
+                b.range(op, at - 10, at + 10);
+                b.launch(at);
+            }
+            b.profile.recorded.api_calls = true;
+            beside_rnn(&estimate_costs(b.run(), None)).map(|found| found.layer)
+        };
+        let (rnn, mul) = ("aten::_cudnn_rnn", "aten::mul");
+        let decodes = [
+            ("net.enc.lstm", rnn),
+            ("net.dec.cell", mul),
+            ("net.dec.out", mul),
+        ];
+        assert_eq!(found(&decodes).as_deref(), Some("net.dec"));
+        let twice = [("lstm", rnn), ("lstm", rnn), ("lstm", rnn), ("head", mul)];
+        assert_eq!(found(&twice), None);
+        assert_eq!(found(&[("enc", mul), ("dec", mul)]), None);
     }
 
     #[test]

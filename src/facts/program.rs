@@ -5,16 +5,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 
+use super::before_update::BeforeUpdate;
+use super::chain::Kind;
 use super::enclosing_ops::plain_name;
 use super::equal_networks::{self, EqualNetworks};
-use super::late_layers::{self, LateLayers};
+use super::late_layers::{self, BesideRnn, LateLayers};
 use super::maker::{Maker, library_of, maker};
+use super::range_paths::by_string;
 use super::{Answer, Entry, Runs, facts};
 use crate::base::statistics::NEARLY_ALL;
 use crate::base::words::words;
-use crate::correlate::{GapCause, OpName, Run, ScopeId, Site, function_in};
-use crate::cost::Costed;
+use crate::correlate::{Direction, GapCause, OpName, Run, ScopeId, Site, SiteId, function_in};
+use crate::cost::{Costed, Family};
 use crate::profile::{RangeId, RangeKind, StrId};
 
 /// What the names in a run tell of its program.
@@ -23,8 +27,10 @@ pub(super) struct ProgramSigns {
     engine: Option<&'static str>,
     /// Work inside a `transformers` pipeline.
     pipeline: bool,
+    trainer: Option<&'static str>,
     framework: Framework,
     binary_cross_entropy: bool,
+    forward_products: u64,
     before_compile: bool,
     packed_sequences: bool,
     late: Option<(StrId, f64)>,
@@ -32,7 +38,10 @@ pub(super) struct ProgramSigns {
     pub(super) equal_networks: Option<Option<EqualNetworks>>,
     /// As [`late_layers::of`] says.
     late_layers: Option<Option<LateLayers>>,
-    late_in_layers: Option<f64>,
+    late_outside: Option<f64>,
+    late_beside_rnn: Option<BesideRnn>,
+    /// Kernel time between a backward pass and the optimizer step, per site, in ns.
+    pub(super) before_update: FxHashMap<SiteId, i64>,
 }
 
 /// Serving engines by their names as libraries of operators, with parts of the paths of their files.
@@ -58,9 +67,11 @@ impl ProgramSigns {
         ProgramSigns {
             engine: engine(costed),
             pipeline: in_pipeline(costed),
+            trainer: trainer(costed),
             framework: Framework::of(costed),
             binary_cross_entropy: (run.op_names.iter())
                 .any(|op| plain_name(&op.name) == "binary_cross_entropy"),
+            forward_products: forward_products(costed),
             before_compile: costed
                 .kernels
                 .iter()
@@ -70,9 +81,21 @@ impl ProgramSigns {
             late: late_range(run),
             equal_networks: equal_networks::of(costed),
             late_layers: late_layers::of(costed),
-            late_in_layers: late_layers::in_layers(costed),
+            late_outside: late_layers::outside_layers(costed),
+            late_beside_rnn: late_layers::beside_rnn(costed),
+            before_update: BeforeUpdate::of(run).sites(run),
         }
     }
+}
+
+/// Calls of matrix products, convolutions and RNNs in the forward pass.
+fn forward_products(costed: &Costed) -> u64 {
+    let products = [Family::Gemm, Family::Conv, Family::Rnn];
+    let sites = costed.run.sites.iter().zip(&costed.sites);
+    let forward = sites.filter(|(site, cost)| {
+        site.direction == Direction::Fprop && !site.recomputed && products.contains(&cost.family)
+    });
+    forward.map(|(site, _)| u64::from(site.calls)).sum()
 }
 
 words! {
@@ -167,6 +190,25 @@ const RECURRENT: [&str; 4] = [
 /// Whether Python frames of a `transformers` pipeline were recorded.
 fn in_pipeline(costed: &Costed) -> bool {
     first_in_frames(costed, ["transformers/pipelines/"]).is_some()
+}
+
+/// Files of trainers, and the trainer that each belongs to. Accelerate is a part of that of transformers.
+const TRAINERS: [(&str, &str); 4] = [
+    ("transformers/trainer.py", "transformers"),
+    ("accelerate/accelerator.py", "transformers"),
+    ("lightning/pytorch/", "lightning"),
+    ("pytorch_lightning/", "lightning"),
+];
+/// Begins the ranges of Lightning's profiler.
+const LIGHTNING: &str = "[pl][";
+
+fn trainer(costed: &Costed) -> Option<&'static str> {
+    if let Some(at) = first_in_frames(costed, TRAINERS.map(|(file, _)| file)) {
+        return TRAINERS.get(at).map(|(_, trainer)| *trainer);
+    }
+    let run = &costed.run;
+    let lightning = by_string(run, |text| text.starts_with(LIGHTNING));
+    lightning.contains(&true).then_some("lightning")
 }
 
 /// The first of these folders that holds the file of a recorded Python frame, by position.
@@ -310,6 +352,14 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     "run.serving_engine": STR => |t| Answer::or_silent(t.program.engine),
     /// The loss `binary_cross_entropy` of probabilities is seen, which autocast refuses; not that of logits
     "run.binary_cross_entropy": BOOL => |t| t.program.binary_cross_entropy,
+    /// Calls of matrix products, convolutions and RNNs in the forward pass
+    "run.forward_products": INT => |t| t.program.forward_products,
+    /// Share of GPU time in attention that runs as separate operators, with its backward pass
+    "run.unfused_attention_share": DOUBLE => |t| {
+        let attention = t.chains.iter().filter(|chain| chain.kind == Kind::Attention);
+        let ns = attention.map(|chain| chain.time_ns + chain.backward.values().sum::<f64>());
+        (ns.sum::<f64>() / t.totals.gpu_busy_ns.max(1.0)).min(1.0)
+    },
     /// Python frames of a `transformers` pipeline are seen; false where no stacks were recorded
     "run.transformers_pipeline": BOOL => |t| t.program.pipeline,
     /// Median duration of the all-reduces of the backward pass; silent without any
@@ -359,9 +409,21 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     /// Share of the kernel time in `run.late_layers`
     "run.late_layers_kernel_share": DOUBLE needs LAYERS =>
         |t| in_late_layers(&t.program, |late| late.kernel_share.into()),
-    /// Share of the idle time before late launches of the forward pass whose kernels are in calls of modules, those
-    /// of collectives aside
-    "run.late_in_layers_share": DOUBLE needs LAYERS => |t| t.program.late_in_layers,
+    /// Share of the idle time before late launches whose kernels are outside of all modules, those of the backward
+    /// pass, of the optimizer and of collectives aside
+    "run.late_outside_share": DOUBLE needs LAYERS => |t| t.program.late_outside,
+    /// The outermost layer with half or more of the idle time before late launches that contains no RNN (`nn.LSTM`,
+    /// `nn.GRU`, `nn.RNN`) and is part of no layer that is one: `decoder`; silent without an RNN, or without such a layer
+    "run.late_beside_rnn": STR => |t| {
+        let found = t.program.late_beside_rnn.as_ref();
+        Answer::or_silent(found.map(|found| found.layer.as_str()))
+    },
+    /// Share of the idle time before late launches in `run.late_beside_rnn`
+    "run.late_beside_rnn_share": DOUBLE =>
+        |t| Answer::or_silent(t.program.late_beside_rnn.as_ref().map(|found| found.share)),
+    /// The trainer whose files are among the recorded Python frames, or whose ranges are seen: `transformers` or
+    /// `lightning`; silent where neither is
+    "run.trainer": STR => |t| Answer::or_silent(t.program.trainer),
     /// The function of the program that ran, outside of all operators, in half or more of the idle time
     /// before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were
     /// recorded

@@ -320,6 +320,9 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     /// cannot explain
     "run.reliable_idle_share": DOUBLE =>
         |t| Answer::share(t.totals.reliable_idle_ns, t.totals.window_ns),
+    /// Idle time before late launches as a share of the window
+    "run.late_launch_share": DOUBLE =>
+        |t| Answer::share(t.totals.late_launch_ns, t.totals.window_ns),
     /// Markers, stacks or blocking launches may explain more than a fifth of the idle time
     "run.idle_unreliable": BOOL => |t| t.costed.run.unreliable_idle.is_some(),
     /// The file holds a sample of what was recorded: most events were taken out
@@ -405,6 +408,8 @@ const ENTRIES: &[Entry<Runs>] = facts! {
     /// Share of math time (see `run.math_share`) whose operator is known although none of its shapes is
     "run.unshaped_math_share": DOUBLE =>
         |t| Answer::share(t.sums.unshaped_math_ns, t.sums.math_ns),
+    /// Some operators have shapes
+    "run.shapes_recorded": BOOL => |t| t.costed.run.profile.recorded.shapes,
     /// Share of math time in 16-bit or smaller types
     "run.half_math_share": DOUBLE => |t| Answer::share(t.sums.half_math_ns, t.sums.math_ns),
     /// Share of math time in fp32 or TF32

@@ -181,6 +181,12 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     "site.direction": STR => |s| s.site.direction.name(),
     /// Forward work done again inside the backward pass
     "site.recomputed": BOOL => |s| s.site.recomputed,
+    /// Share of its time launched between a backward pass and the optimizer step behind it, where work on gradients
+    /// passes for forward work; silent where it has none
+    "site.before_update_share": DOUBLE => |s| {
+        let ns = s.table.program.before_update.get(&s.id);
+        Answer::or_silent(ns.map(|ns| *ns as f64 / (s.site.time_ns as f64).max(1.0)))
+    },
     /// Its layer's full name
     "site.layer": STR needs LAYERS => |s| {
         let layers = &s.table.costed.run.layers;

@@ -87,7 +87,7 @@ pub struct FactTable<'a> {
     pub(super) worker_start: Option<WorkerStart>,
     copies: Vec<CopyGroup>,
     pub(super) gaps: Vec<GapGroup>,
-    chains: Vec<Chain>,
+    pub(super) chains: Vec<Chain>,
     /// One row per pattern; the last one is for sites without a known layer.
     layers: Vec<LayerSums>,
     /// The first row with each name.
