@@ -99,7 +99,9 @@ pub(super) fn outside_layers(costed: &Costed) -> Option<f64> {
     let run = &costed.run;
     let known = run.layers.iter().any(|l| l.source.is_around_layers());
     let outside = |site: SiteId| {
-        let forward = run.site(site).is_some_and(|s| s.direction != Direction::Bprop);
+        let forward = run
+            .site(site)
+            .is_some_and(|s| s.direction != Direction::Bprop);
         forward && !super::gap::is_beside_model(costed, site)
     };
     let (mut all, mut found) = (0_i64, 0_i64);
