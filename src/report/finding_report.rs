@@ -350,11 +350,11 @@ pub enum HiddenReason {
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FindingList {
-    /// [`Report::findings`].
+    /// The findings that are worth a change.
     Findings,
-    /// [`Report::minor`].
+    /// The minor findings.
     Minor,
-    /// [`Report::capture`].
+    /// The findings about the capture.
     Capture,
 }
 
