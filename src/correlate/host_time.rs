@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::host_parts::{HostPart, HostParts, HostTime, LateTime, PartSum, SampledFunction};
-use super::model::{Gap, GapCause, Timeline};
+use super::model::{Gap, Timeline};
 use super::pruning::OPERATORS;
 use super::python_frame::{PythonFrame, place_and_function};
 use super::range_syntax::is_library_domain;
@@ -156,9 +156,7 @@ fn examined(profile: &Profile, spans: impl Iterator<Item = (ThreadId, Span)>) ->
 /// Idle time before late launches that recording cannot explain and in which no operator ran, by the function
 /// of the program that took most of each gap.
 fn late(profile: &Profile, timeline: &Timeline, classes: &Classes) -> FxHashMap<StrId, LateTime> {
-    let gaps = timeline.devices.iter().flat_map(|device| &device.gaps);
-    let late: Vec<(ThreadId, &Gap)> = gaps
-        .filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0)
+    let late: Vec<(ThreadId, &Gap)> = (timeline.late_launches())
         .filter_map(|gap| Some((gap.launch(profile)?.thread, gap)))
         .collect();
     let examined = examined(

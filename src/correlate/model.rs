@@ -181,8 +181,6 @@ words! {
     }
 }
 
-impl Direction {}
-
 /// An operator's name as a profile spells it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpName {
@@ -633,6 +631,14 @@ pub struct Timeline {
     pub devices: Vec<DeviceTimeline>,
 }
 
+impl Timeline {
+    /// The idle time before late launches, as far as recording does not explain it.
+    pub fn late_launches(&self) -> impl Iterator<Item = &Gap> {
+        let gaps = self.devices.iter().flat_map(|device| &device.gaps);
+        gaps.filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0)
+    }
+}
+
 /// One device inside the window. All times are lengths of unions of intervals, in ns: overlap counts
 /// once.
 #[derive(Debug, Clone)]
@@ -826,8 +832,6 @@ words! {
         Unknown = "unknown",
     }
 }
-
-impl GapCause {}
 
 /// One synchronizing call, and the copy that it waits for: its own, or the last one queued before it.
 #[derive(Debug, Clone, Copy)]

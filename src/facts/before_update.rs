@@ -43,7 +43,7 @@ impl BeforeUpdate {
 
     /// Whether a call stands there.
     pub(super) fn contains(&self, run: &Run, call: CallId) -> bool {
-        let call = run.profile.calls.get(call.idx());
+        let call = run.profile.call(call);
         call.is_some_and(|call| {
             let process = run.profile.process_of(call.thread);
             let spans = process.and_then(|process| self.0.get(&process));
@@ -59,7 +59,7 @@ impl BeforeUpdate {
         }
         for (kernel, link) in run.profile.kernels.iter().zip(&run.links) {
             if let (Some(id), Some(call)) = (link.site, link.launch)
-                && let Some(site) = run.sites.get(id.idx())
+                && let Some(site) = run.site(id)
                 && site.direction == Direction::Fprop
                 && self.contains(run, call)
             {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, Entry, Runs, facts};
-use crate::correlate::{ArgsId, Direction, GapCause, Run, Site, SiteId};
+use crate::correlate::{ArgsId, Direction, Run, Site, SiteId};
 use crate::cost::{Costed, Family, GemmSize, SiteCost};
 use crate::profile::KernelId;
 
@@ -165,11 +165,9 @@ fn in_a_row(costed: &Costed, networks: &[Network<'_>]) -> usize {
 /// The idle time before late launches, by what was launched, in ns.
 fn late_ns(run: &Run) -> BTreeMap<Option<SiteId>, i64> {
     let mut late = BTreeMap::new();
-    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
-        if gap.cause == GapCause::HostLate && gap.reliable_ns > 0 {
-            let link = gap.next.and_then(|kernel| run.link(kernel));
-            *late.entry(link.and_then(|link| link.site)).or_default() += gap.reliable_ns;
-        }
+    for gap in run.timeline.late_launches() {
+        let link = gap.next.and_then(|kernel| run.link(kernel));
+        *late.entry(link.and_then(|link| link.site)).or_default() += gap.reliable_ns;
     }
     late
 }

@@ -29,7 +29,7 @@ mod longest;
 mod waited;
 mod within_calls;
 
-use avoidable::{Avoidable, AvoidablePart, WaitingOperators};
+use avoidable::{Avoidable, AvoidablePart, WaitingOperators, is_behind_wait};
 use copies_behind::{CopiesBefore, CopiesBehind};
 pub(super) use cpu_work::CpuWork;
 use cpu_work::{CpuTimes, OnCpu};
@@ -274,14 +274,17 @@ struct Blamed {
 type Key = (GapCause, Blamed);
 
 /// All gaps inside the window in groups, by device, cause and operator.
-pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
+pub(super) fn groups(
+    costed: &Costed,
+    ops: &CallOperators,
+    before_update: &BeforeUpdate,
+) -> Vec<GapGroup> {
     let run = &costed.run;
     let loaders = LoaderRanges::of(run);
     let first_shapes = FirstShapes::of(run);
     let copies = CopiesBehind::of(run);
     let copies_before = CopiesBefore::of(run);
     let waits = ThreadWaits::of(run);
-    let before_update = BeforeUpdate::of(run);
     let first_kernels = FirstKernels::of(run);
     let waiting_operators = WaitingOperators::of(run, ops);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
@@ -351,7 +354,7 @@ pub(super) fn groups(costed: &Costed, ops: &CallOperators) -> Vec<GapGroup> {
             {
                 lengths.before_update += gap.reliable_ns;
             }
-            let behind_wait = matches!(gap.cause, GapCause::AfterSync | GapCause::BlockingCopy);
+            let behind_wait = is_behind_wait(gap.cause);
             if let Some(call) = gap.call.filter(|_| behind_wait).or(waited) {
                 lengths.stacks.add(ops.stacks.at(call), gap.reliable_ns);
             }
@@ -687,7 +690,7 @@ pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
     "run.read_back_layer": STR needs LAYERS => |t| {
         let reads = |group: &&GapGroup| {
             let name = group.op.map(|id| t.text(id)).and_then(|text| text.rsplit("::").next());
-            matches!(group.cause, GapCause::AfterSync | GapCause::BlockingCopy)
+            is_behind_wait(group.cause)
                 && name.is_some_and(|name| READS.contains(&plain_name(name)))
         };
         let most = t.gaps.iter().filter(reads).max_by(|a, b| a.time_ns.total_cmp(&b.time_ns));

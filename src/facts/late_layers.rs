@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::correlate::{Direction, GapCause, Site, SiteId};
+use crate::correlate::{Direction, Site, SiteId};
 use crate::cost::{Costed, Family};
 
 /// Layers that hold most of the idle time before late launches.
@@ -32,19 +32,14 @@ type Times = (i64, i64);
 /// `None` where the layers of most late launches are unknown, `Some(None)` where no few layers stand out.
 pub(super) fn of(costed: &Costed) -> Option<Option<LateLayers>> {
     let run = &costed.run;
-    let layer_of = |site: SiteId| {
-        let layer = run.site(site)?.layer?;
-        Some(run.layer(layer)?.name.as_str())
-    };
+    let layer_of = |site: SiteId| Some(run.layer_of(run.site(site)?)?.name.as_str());
     let mut layers: BTreeMap<&str, Times> = BTreeMap::new();
     let mut all: Times = (0, 0);
-    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
-        if gap.cause == GapCause::HostLate && gap.reliable_ns > 0 {
-            all.0 += gap.reliable_ns;
-            let link = gap.next.and_then(|kernel| run.link(kernel));
-            if let Some(name) = link.and_then(|link| layer_of(link.site?)) {
-                layers.entry(name).or_default().0 += gap.reliable_ns;
-            }
+    for gap in run.timeline.late_launches() {
+        all.0 += gap.reliable_ns;
+        let link = gap.next.and_then(|kernel| run.link(kernel));
+        if let Some(name) = link.and_then(|link| layer_of(link.site?)) {
+            layers.entry(name).or_default().0 += gap.reliable_ns;
         }
     }
     for (id, site) in (0..).map(SiteId).zip(&run.sites) {
@@ -78,12 +73,10 @@ pub(super) fn of(costed: &Costed) -> Option<Option<LateLayers>> {
 /// The late launches with the layers of their kernels, where these are modules.
 fn launches(costed: &Costed) -> impl Iterator<Item = (i64, Option<SiteId>, Option<&str>)> {
     let run = &costed.run;
-    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    let late = gaps.filter(|gap| gap.cause == GapCause::HostLate && gap.reliable_ns > 0);
-    late.map(|gap| {
+    run.timeline.late_launches().map(|gap| {
         let link = gap.next.and_then(|kernel| run.link(kernel));
         let site = link.and_then(|link| link.site);
-        let layer = site.and_then(|site| run.layer(run.site(site)?.layer?));
+        let layer = site.and_then(|site| run.layer_of(run.site(site)?));
         let layer = layer.filter(|layer| layer.source.is_around_layers());
         (
             gap.reliable_ns,
@@ -126,7 +119,7 @@ pub(super) struct BesideRnn {
 const BESIDE_RNN: f64 = 0.5;
 
 /// Whether the operator computes whole sequences, as `nn.LSTM` does, and not one step of them, as `nn.LSTMCell`.
-fn is_rnn(site: &Site) -> bool {
+fn computes_sequences(site: &Site) -> bool {
     let name = site.op.as_ref().map_or("", |op| &*op.name);
     !name.contains("_cell")
 }
@@ -136,8 +129,8 @@ pub(super) fn beside_rnn(costed: &Costed) -> Option<BesideRnn> {
     let run = &costed.run;
     let of_rnns = run.sites.iter().zip(&costed.sites);
     let rnns: BTreeSet<&str> = of_rnns
-        .filter(|(site, cost)| cost.family == Family::Rnn && is_rnn(site))
-        .filter_map(|(site, _)| Some(run.layers.get(site.layer?.idx())?.name.as_str()))
+        .filter(|(site, cost)| cost.family == Family::Rnn && computes_sequences(site))
+        .filter_map(|(site, _)| Some(run.layer_of(site)?.name.as_str()))
         .collect();
     if rnns.is_empty() {
         return None;

@@ -5,9 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
 
-use super::before_update::BeforeUpdate;
 use super::chain::Kind;
 use super::enclosing_ops::plain_name;
 use super::equal_networks::{self, EqualNetworks};
@@ -17,7 +15,7 @@ use super::range_paths::by_string;
 use super::{Answer, Entry, Runs, facts};
 use crate::base::statistics::NEARLY_ALL;
 use crate::base::words::words;
-use crate::correlate::{Direction, GapCause, OpName, Run, ScopeId, Site, SiteId, function_in};
+use crate::correlate::{Direction, OpName, Run, ScopeId, Site, function_in};
 use crate::cost::{Costed, Family};
 use crate::profile::{RangeId, RangeKind, StrId};
 
@@ -40,8 +38,6 @@ pub(super) struct ProgramSigns {
     late_layers: Option<Option<LateLayers>>,
     late_outside: Option<f64>,
     late_beside_rnn: Option<BesideRnn>,
-    /// Kernel time between a backward pass and the optimizer step, per site, in ns.
-    pub(super) before_update: FxHashMap<SiteId, i64>,
 }
 
 /// Serving engines by their names as libraries of operators, with parts of the paths of their files.
@@ -83,7 +79,6 @@ impl ProgramSigns {
             late_layers: late_layers::of(costed),
             late_outside: late_layers::outside_layers(costed),
             late_beside_rnn: late_layers::beside_rnn(costed),
-            before_update: BeforeUpdate::of(run).sites(run),
         }
     }
 }
@@ -234,10 +229,7 @@ const DEPTH: usize = 64;
 fn late_range(run: &Run) -> Option<(StrId, f64)> {
     let mut all = 0_i64;
     let mut held: BTreeMap<StrId, (i64, BTreeSet<RangeId>)> = BTreeMap::new();
-    for gap in run.timeline.devices.iter().flat_map(|d| &d.gaps) {
-        if gap.cause != GapCause::HostLate || gap.reliable_ns <= 0 {
-            continue;
-        }
+    for gap in run.timeline.late_launches() {
         all = all.saturating_add(gap.reliable_ns);
         let link = gap.next.and_then(|kernel| run.link(kernel));
         let mut names: Vec<(StrId, RangeId)> = Vec::new();
@@ -294,9 +286,8 @@ struct LateFunction {
 /// The function that ran in most of the idle time before late launches. What runs outside of all functions has no
 /// name that helps.
 fn late_function(run: &Run) -> Option<LateFunction> {
-    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    let late = gaps.filter(|gap| gap.cause == GapCause::HostLate);
-    let all: i64 = late.map(|gap| gap.reliable_ns.max(0)).sum();
+    let late = run.timeline.late_launches();
+    let all: i64 = late.map(|gap| gap.reliable_ns).sum();
     let longest = run.host.late.iter();
     let (name, time) = longest.max_by_key(|(name, time)| (time.ns, Reverse(**name)))?;
     let name = function_in(run.profile.text(*name)).filter(|name| !name.starts_with("<module>"))?;

@@ -184,7 +184,7 @@ pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
     /// Share of its time launched between a backward pass and the optimizer step behind it, where work on gradients
     /// passes for forward work; silent where it has none
     "site.before_update_share": DOUBLE => |s| {
-        let ns = s.table.program.before_update.get(&s.id);
+        let ns = s.table.before_update.get(&s.id);
         Answer::or_silent(ns.map(|ns| *ns as f64 / (s.site.time_ns as f64).max(1.0)))
     },
     /// Its layer's full name

@@ -5,6 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::before_update::BeforeUpdate;
 use super::call_operators::CallOperators;
 use super::chain::{self, Chain, ChainScope, Chains};
 use super::collectives::{self, Collectives};
@@ -41,11 +42,11 @@ use super::table_series::{self, TableSeries};
 use super::worker_start::WorkerStart;
 use super::{
     AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, Runs, StepWeight,
-    Subject, Totals,
+    Subject, Totals, growing_cats, plain_attention, reduction_copies, rows_used, step_weight,
+    unrecorded,
 };
-use super::{growing_cats, plain_attention, reduction_copies, rows_used, step_weight, unrecorded};
 use crate::base::DType;
-use crate::correlate::{DeviceTimeline, Direction, Gap, GapCause, Run, SiteId};
+use crate::correlate::{DeviceTimeline, Direction, GapCause, Run, SiteId};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Costed, Family};
 use crate::profile::{CopyKind, KernelId, StrId};
@@ -86,6 +87,8 @@ pub struct FactTable<'a> {
     pub(super) program: ProgramSigns,
     pub(super) worker_start: Option<WorkerStart>,
     copies: Vec<CopyGroup>,
+    /// Kernel time between a backward pass and the optimizer step, per site, in ns.
+    pub(super) before_update: FxHashMap<SiteId, i64>,
     pub(super) gaps: Vec<GapGroup>,
     pub(super) chains: Vec<Chain>,
     /// One row per pattern; the last one is for sites without a known layer.
@@ -146,6 +149,7 @@ impl<'a> FactTable<'a> {
         let mut collectives = Collectives::default();
         let (mut copies, mut framework) = (Vec::new(), FrameworkSigns::default());
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
+        let mut before_update = FxHashMap::default();
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
         let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
         let (mut parameters, mut program) = (None, ProgramSigns::default());
@@ -169,10 +173,12 @@ impl<'a> FactTable<'a> {
                 );
             });
             jobs.spawn(|_| {
-                let ops = CallOperators::of(run);
+                let (ops, before) =
+                    rayon::join(|| CallOperators::of(run), || BeforeUpdate::of(run));
                 rayon::scope(|jobs| {
+                    jobs.spawn(|_| before_update = before.sites(run));
                     jobs.spawn(|_| copies = copy::groups(run, &ops));
-                    jobs.spawn(|_| gaps = gap::groups(costed, &ops));
+                    jobs.spawn(|_| gaps = gap::groups(costed, &ops, &before));
                     jobs.spawn(|_| waits = SyncWaits::of(run, &ops));
                     jobs.spawn(|_| host = Host::of(run, &ops));
                 });
@@ -222,6 +228,7 @@ impl<'a> FactTable<'a> {
             step_stability,
             processes: ranks.len(),
             copies,
+            before_update,
             gaps,
             chains,
             slices: SliceGradients::of(run, &paths),
@@ -786,7 +793,11 @@ fn totals_of(run: &Run) -> Totals {
         window_ns: window,
         idle_ns: window - busy,
         reliable_idle_ns: reliable_idle,
-        late_launch_ns: late_gaps(run).map(|gap| gap.reliable_ns as f64).sum(),
+        late_launch_ns: run
+            .timeline
+            .late_launches()
+            .map(|gap| gap.reliable_ns as f64)
+            .sum(),
         paced_by_workers: false,
         copy_ns: sum(|d| d.exposed_copy_ns),
         comm_ns: sum(|d| d.comm_ns),
@@ -796,12 +807,6 @@ fn totals_of(run: &Run) -> Totals {
         devices_at_once: at_once(devices),
         step_weight: step_weight(run),
     }
-}
-
-/// Gaps in which the GPU waited for a launch that came late.
-fn late_gaps(run: &Run) -> impl Iterator<Item = &Gap> {
-    let gaps = run.timeline.devices.iter().flat_map(|d| &d.gaps);
-    gaps.filter(|gap| gap.cause == GapCause::HostLate)
 }
 
 /// Per site: the sum over its kernels.
@@ -834,7 +839,7 @@ fn before_launches(run: &Run) -> impl Iterator<Item = (KernelId, f64)> + '_ {
         let kernel = run.profile.kernel(*id);
         kernel.is_some_and(|kernel| kernel.captured.is_some())
     };
-    late_gaps(run).filter_map(move |gap| {
+    run.timeline.late_launches().filter_map(move |gap| {
         let next = gap.next.filter(|kernel| !captured(kernel))?;
         Some((next, gap.reliable_ns as f64))
     })

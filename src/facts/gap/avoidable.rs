@@ -151,7 +151,7 @@ impl Avoidable {
 }
 
 /// Whether gaps of this cause follow waits of the host.
-fn is_behind_wait(cause: GapCause) -> bool {
+pub(super) fn is_behind_wait(cause: GapCause) -> bool {
     matches!(cause, GapCause::AfterSync | GapCause::BlockingCopy)
 }
 
