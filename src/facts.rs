@@ -233,6 +233,13 @@ pub struct AffectedTime {
     pub layer: Option<String>,
 }
 
+impl AffectedTime {
+    /// The sites it covers and, with them, the backward calls of a chain.
+    pub(crate) fn all_sites(&self) -> impl Iterator<Item = &AffectedSite> {
+        self.sites.iter().chain(&self.backward)
+    }
+}
+
 /// The calls of a site that a finding covers, and their kernels.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SitePart {

@@ -97,14 +97,14 @@ impl Range {
 impl Match {
     /// The sites it covers and, with them, the backward calls of a chain.
     pub(super) fn all_sites(&self) -> impl Iterator<Item = &AffectedSite> {
-        self.affected.sites.iter().chain(&self.affected.backward)
+        self.affected.all_sites()
     }
 }
 
 /// The time of one kind that can be saved on what a member covers, ns.
 fn most(affected: &AffectedTime, kind: SavingKind, totals: &Totals) -> f64 {
     let own = |own: f64, whole: f64| if own > 0.0 { own.min(whole) } else { whole };
-    let sites = affected.sites.iter().chain(&affected.backward);
+    let sites = affected.all_sites();
     match kind {
         SavingKind::Gpu if affected.sites.is_empty() => totals.gpu_busy_ns,
         SavingKind::Gpu => sites.map(|s| s.time_ns).sum(),
@@ -254,14 +254,12 @@ const HOST_SETS: f64 = 0.75;
 /// the host sets the length of the steps, what it works for them, as far as late launches follow: these come earlier by
 /// that, wherever they are. Entering compiled code takes the host some time as well.
 fn saved_by_launches(rule: &Rule, affected: &AffectedTime, totals: &Totals) -> f64 {
-    let compiles = rule.changes.get("fusion").is_some_and(|v| v == "compile");
     let of_run = totals.step_weight.unwrap_or(1.0);
-    if compiles || of_run > HOST_SETS {
+    if rule.changes_to("fusion", "compile") || of_run > HOST_SETS {
         return affected.launch_ns;
     }
-    let sites = || affected.sites.iter().chain(&affected.backward);
-    let time_ns: f64 = sites().map(|site| site.time_ns).sum();
-    let before_late = sites().map(|site| {
+    let time_ns: f64 = affected.all_sites().map(|site| site.time_ns).sum();
+    let before_late = affected.all_sites().map(|site| {
         let weight = site.step_weight.map_or(of_run, |weight| weight.low);
         site.time_ns * (1.0 - weight)
     });

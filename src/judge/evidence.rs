@@ -115,7 +115,7 @@ pub fn rows() -> Result<Vec<EvidenceRow>, serde_json::Error> {
 }
 
 /// What the advice of a rule was measured to save, a plain sentence per measurement. `share` is what a finding saves of
-/// its whole; programs that saved several times as much say nothing about it.
+/// its whole; programs that saved several times as much are left out.
 pub fn cited(rule: &str, share: Option<f64>) -> Vec<String> {
     static ROWS: LazyLock<Vec<EvidenceRow>> = LazyLock::new(|| rows().unwrap_or_default());
     let own = ROWS.iter().filter(|row| row.rule == rule && row.saves());

@@ -24,8 +24,6 @@ words! {
     }
 }
 
-impl Severity {}
-
 words! {
     /// How likely it is that a finding of a rule is right.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -180,17 +178,18 @@ pub struct Saving {
     pub kind: SavingKind,
 }
 
-/// The kind of time that a fix saves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub enum SavingKind {
-    /// GPU busy time.
-    Gpu,
-    /// GPU idle time.
-    Idle,
-    /// Exposed copy time.
-    Copy,
+words! {
+    /// The kind of time that a fix saves.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    pub enum SavingKind with fn word, serde {
+        /// GPU busy time.
+        Gpu = "gpu",
+        /// GPU idle time.
+        Idle = "idle",
+        /// Exposed copy time.
+        Copy = "copy",
+    }
 }
 
 /// A fact that was not recorded, with the rules that were skipped because of it.

@@ -1,9 +1,9 @@
 //! The keys of rule files: what the loader takes, the documents explain and editors complete.
 
 use super::edit::MAX_EDITS;
-use super::finding::{Confidence, Severity};
+use super::finding::{Confidence, SavingKind, Severity};
 use super::load::check_id;
-use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, SAVINGS, is_name};
+use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, is_name};
 use super::rule::{CATEGORIES, GroupBy};
 use super::{expr, template};
 use crate::base::cel::{self, Scalar, Type};
@@ -64,7 +64,7 @@ pub const KEYS: &[Key] = keys! {
     /// lower end of that saving, in ns; else `saving_ns` times `params.min_fraction`
     "saving_low_ns": EXPRESSION,
     /// the kind of time saved: `gpu`, `idle` or `copy`; else `idle` for gaps, `copy` for copies, and `gpu` otherwise
-    "saving_kind": Shape::Word(|| SAVINGS.map(|(_, word)| word).into()),
+    "saving_kind": Shape::Word(|| SavingKind::ALL.map(|(_, word)| word).into()),
     /// time that the problem costs outside the steps, in ns, which no saving contains
     "outside_ns": EXPRESSION,
     /// share of the launches of the covered work that the fix removes, 0 to 1; the saving is this share of the idle time

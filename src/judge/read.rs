@@ -21,12 +21,6 @@ use crate::base::glob::Glob;
 use crate::base::toml::{self, At, Table};
 use crate::facts::{MemberKind, Value};
 
-pub(super) const SAVINGS: [(SavingKind, &str); 3] = [
-    (SavingKind::Gpu, "gpu"),
-    (SavingKind::Idle, "idle"),
-    (SavingKind::Copy, "copy"),
-];
-
 /// Characters of a title.
 pub(super) const MAX_TITLE: usize = 120;
 /// Entries of a list in a rule file, params, and lets: lets are ordered by what they use, which
@@ -142,7 +136,7 @@ impl RuleReader<'_> {
             adds_launches,
             replaces_work: root.get_flag("replaces_work"),
             removes_work: root.get_flag("removes_work"),
-            saving_kind: root.get_word("saving_kind", &SAVINGS),
+            saving_kind: root.get_word("saving_kind", &SavingKind::ALL),
             changes,
             supersedes: globs(&root, "supersedes"),
             unless: globs(&root, "unless"),

@@ -133,10 +133,14 @@ impl Rule {
 
     /// Whether the host has less to do after the fix, because there are fewer launches.
     pub fn shortens_host(&self) -> bool {
-        let changes = |key: &str, value: &str| self.changes.get(key).is_some_and(|v| v == value);
         self.launches_removed.is_some()
-            || changes("launches", "fewer")
-            || changes("fusion", "compile")
+            || self.changes_to("launches", "fewer")
+            || self.changes_to("fusion", "compile")
+    }
+
+    /// Whether the advice gives a setting this value.
+    pub(super) fn changes_to(&self, setting: &str, value: &str) -> bool {
+        self.changes.get(setting).is_some_and(|v| v == value)
     }
 
     /// Whether the saving of a chain includes that of its backward pass.
@@ -246,8 +250,6 @@ words! {
         Cause = "cause",
     }
 }
-
-impl GroupBy {}
 
 /// A value of a rule that a user can change with `--set`.
 #[derive(Debug, Clone, PartialEq)]
