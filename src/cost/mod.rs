@@ -156,8 +156,6 @@ words! {
     }
 }
 
-impl Bound {}
-
 /// The cost of one operator call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpCost {

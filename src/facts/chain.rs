@@ -50,8 +50,6 @@ words! {
     }
 }
 
-impl Kind {}
-
 /// All occurrences of one sequence in one layer pattern.
 #[derive(Debug, Clone)]
 pub(super) struct Chain {

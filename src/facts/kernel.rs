@@ -7,8 +7,7 @@ use crate::base::DType;
 use crate::correlate::SiteKernel;
 use crate::cost::{DecodedName, Family};
 use crate::gpu::{Gpu, Vendor};
-use crate::profile::LaunchConfig;
-use crate::profile::collective_in;
+use crate::profile::{LaunchConfig, collective_in};
 
 /// A kernel row of a site.
 pub(super) struct KernelScope<'a> {

@@ -5,8 +5,7 @@ use indexmap::IndexMap;
 use super::evaluate::Range;
 use super::finding::{Finding, Saving, SavingKind};
 use super::floors::{FLOOR, UNCERTAIN_FLOOR};
-use crate::base::text;
-use crate::base::units;
+use crate::base::{text, units};
 use crate::facts::Totals;
 
 /// Rule, by which, where: a finding that became a part of another.

@@ -1,10 +1,9 @@
 //! PyProf's record of a kernel.
 
-use crate::base::words::words;
-
 use std::sync::Arc;
 
 use super::numbered_ranges::SeqMarker;
+use crate::base::words::words;
 
 /// Kernels per batch: enough for 16 threads; their lines take some ten megabytes.
 pub(super) const BATCH: usize = 16 * PIECE;

@@ -15,9 +15,8 @@ use super::serving::Serving;
 use super::{evidence, host, launching, layers, narrative, sites, timeline, work_units};
 use rustc_hash::FxHashSet;
 
-use crate::base::DType;
-use crate::base::text;
 use crate::base::units::bytes;
+use crate::base::{DType, text};
 use crate::correlate::{DeviceTimeline, WithoutOperator};
 use crate::cost::{Costed, SiteCost, UnknownCost};
 use crate::facts::{

@@ -14,8 +14,7 @@ use crate::base::units::{bytes, count, ns, per_step_count, percent, rate};
 use crate::correlate::{Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::facts::{ENOUGH_CALLS, message_of};
-use crate::profile::collective_in;
-use crate::profile::{KernelId, Span, StrId};
+use crate::profile::{KernelId, Span, StrId, collective_in};
 
 /// Most collectives kept per rank, which is some steps of a large model. This bounds the size of the
 /// report.

@@ -1,12 +1,11 @@
 //! The evidence of a finding: facts of its condition, operators, kernels and source lines.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use super::figures::label;
-use super::finding_report::CallArgument;
-use super::finding_report::{Evidence, FactValue, KernelUse, OperatorUse};
-use std::sync::Arc;
-
+use super::finding_report::{CallArgument, Evidence, FactValue, KernelUse, OperatorUse};
 use crate::base::{DType, text, units};
 use crate::correlate::{Arg, ArgValue, OpArgs, Run, Site, SiteKernel, Tensor};
 use crate::cost::{Costed, DecodedName};

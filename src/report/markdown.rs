@@ -12,8 +12,7 @@ use super::basis::Basis;
 use super::charts::Charts;
 use super::folded_work;
 use super::model::Report;
-use super::template::BuiltIn;
-use super::template::page_values;
+use super::template::{BuiltIn, page_values};
 use super::user_template::TemplateError;
 use crate::base::text;
 

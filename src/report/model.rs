@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finding_report::FindingReport;
-use super::finding_report::{Baseline, HiddenFinding, SuppressionReport, TotalSaving};
+use super::finding_report::{
+    Baseline, FindingReport, HiddenFinding, SuppressionReport, TotalSaving,
+};
 use super::host::HostReport;
 use super::host_profiles::HostProfileReport;
 use super::job::{Job, Rank};

@@ -5,8 +5,7 @@ use super::evidence::{arguments, kernel_name};
 use super::figures::{SEARCH, compared_ns, kernel_count, label, share_of_busy, sum};
 use super::model::Options;
 use super::narrative;
-use super::rows::Omitted;
-use super::rows::SiteRow;
+use super::rows::{Omitted, SiteRow};
 use crate::correlate::Site;
 use crate::cost::{Bound, Costed, DecodedName, Family, SiteCost, TensorCore};
 

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::finding_report::FindingReport;
-use super::finding_report::total_saving;
-use super::finding_report::{FindingList, HiddenFinding, HiddenReason};
+use super::finding_report::{
+    FindingList, FindingReport, HiddenFinding, HiddenReason, total_saving,
+};
 use super::model::Report;
 
 /// Why a finding is hidden, and the index of the suppression.

@@ -10,9 +10,8 @@ use rustc_hash::FxBuildHasher;
 use super::figures::{label, share, sum};
 use super::host::HostRow;
 use super::model::Summary;
-use super::rows::Omitted;
 use super::rows::{
-    DeviceRow, GapActivity, GapRow, IdleCause, LaneRow, StepRow, TimePart, TimelineReport,
+    DeviceRow, GapActivity, GapRow, IdleCause, LaneRow, Omitted, StepRow, TimePart, TimelineReport,
 };
 use crate::correlate::{DeviceTimeline, Gap, GapCause, GapKey, Run, SiteId, Step, readable_name};
 use crate::profile::{DeviceId, Kernel, Span, SpanSums, StrId};
