@@ -147,11 +147,13 @@ pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
         // Reports are merged with all their sites, whatever is displayed.
         session.advisor = session.advisor.options(options(args, true));
         session.light.clone_from(&inputs.light);
+        session.steps_are.clone_from(&inputs.steps_are);
         return run_job(&session, &gates, inputs, console);
     }
     let complete = format.lists_sites || args.report.template.is_some();
     session.advisor = session.advisor.options(options(args, complete));
     session.light = inputs.light;
+    session.steps_are = inputs.steps_are;
     let path = inputs
         .files
         .first()
@@ -261,6 +263,7 @@ pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, F
     let mut session = Session::for_reports(args)?;
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
     session.light.clone_from(&inputs.light);
+    session.steps_are.clone_from(&inputs.steps_are);
     analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
@@ -317,6 +320,8 @@ struct Session<'a> {
     asked: Option<(Rule, bool)>,
     /// Light recordings of some profiles.
     light: BTreeMap<PathBuf, PathBuf>,
+    /// What a step is in some profiles.
+    steps_are: BTreeMap<PathBuf, String>,
     /// Profiles of the host, with the names of their files.
     host: Vec<(String, HostProfile)>,
 }
@@ -389,6 +394,7 @@ impl<'a> Session<'a> {
             advisor,
             asked,
             light: BTreeMap::new(),
+            steps_are: BTreeMap::new(),
             host: host_profiles(args)?,
         })
     }
@@ -455,11 +461,14 @@ impl<'a> Session<'a> {
         let Analysis {
             costed,
             results,
-            report,
+            mut report,
         } = match light {
             Some(light) => self.advisor.analyze_windows(light, profile, done)?,
             None => self.advisor.analyze(profile, done)?,
         };
+        if let Some(steps) = self.steps_are.get(path) {
+            report.name_steps(steps);
+        }
         for dropped in &results.dropped {
             let place = plain(&dropped.place);
             timer.console.note(&format!(

@@ -60,6 +60,8 @@ pub(super) struct Inputs {
     pub(super) repeated: Vec<LeftOut>,
     /// Light recordings of the processes of some files, by file; see [`read::manifest`].
     pub(super) light: BTreeMap<PathBuf, PathBuf>,
+    /// What a step is in some files, as `run` has written it: `calls of UNet`.
+    pub(super) steps_are: BTreeMap<PathBuf, String>,
     /// Whether several files or a folder were given, even if only one file was found. A folder with the
     /// recording of a single process is no job.
     pub(super) is_job: bool,
@@ -79,6 +81,7 @@ pub(super) fn inputs(
         named: BTreeSet::new(),
         repeated: Vec::new(),
         light: BTreeMap::new(),
+        steps_are: BTreeMap::new(),
         is_job: paths.len() > 1,
     };
     let mut seen = BTreeSet::new();
@@ -88,6 +91,10 @@ pub(super) fn inputs(
             inputs.is_job |= recorded.len() > 1;
             let light = |of: &Windows| Some((of.main.clone(), of.light.clone()?));
             inputs.light.extend(recorded.iter().filter_map(light));
+            let steps_are = |of: &Windows| Some((of.main.clone(), of.steps_are.clone()?));
+            inputs
+                .steps_are
+                .extend(recorded.iter().filter_map(steps_are));
             recorded.into_iter().map(|of| of.main).collect()
         } else if path.is_dir() {
             inputs.is_job = true;

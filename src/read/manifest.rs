@@ -93,6 +93,8 @@ pub struct Windows {
     pub main: PathBuf,
     /// One of the same steps without shapes and layers, which shows how long the GPU really idled.
     pub light: Option<PathBuf>,
+    /// What a step is: `AdamW.step()`.
+    pub steps_are: Option<String>,
 }
 
 impl Manifest {
@@ -137,7 +139,7 @@ impl Manifest {
     /// The traces of each process, in the order of ranks. Names that lead out of the folder, and files that
     /// are not there, are left out.
     pub fn windows(&self, folder: &Path) -> Vec<Windows> {
-        let mut by_process: BTreeMap<Process, Vec<(&str, PathBuf)>> = BTreeMap::new();
+        let mut by_process: BTreeMap<Process, Vec<(&FileEntry, PathBuf)>> = BTreeMap::new();
         let inside = |name: &str| Path::new(name).file_name() == Some(name.as_ref());
         for entry in self.files.iter().filter(|entry| inside(&entry.file)) {
             // A trace may have been compressed after the recording.
@@ -145,20 +147,21 @@ impl Manifest {
             let mut paths = names.iter().map(|name| folder.join(name));
             if let Some(path) = paths.find(|path| path.is_file()) {
                 let process = by_process.entry((entry.rank, entry.pid)).or_default();
-                process.push((&entry.window, path));
+                process.push((entry, path));
             }
         }
         let mut all = Vec::new();
         for mut files in by_process.into_values() {
-            let light = files.iter().position(|(window, _)| *window == LIGHT);
-            let mut light = light.map(|at| files.remove(at).1);
+            let light = files.iter().position(|(entry, _)| entry.window == LIGHT);
+            let mut light = light.map(|at| files.remove(at));
             if files.is_empty() {
-                files.extend(light.take().map(|path| (LIGHT, path)));
+                files.extend(light.take());
             }
-            for (_, main) in files {
+            for (entry, main) in files {
                 all.push(Windows {
                     main,
-                    light: light.take(),
+                    light: light.take().map(|(_, path)| path),
+                    steps_are: entry.steps_are.clone(),
                 });
             }
         }
@@ -191,7 +194,10 @@ mod tests {
         let files = vec![
             entry("a1", "light", 1),
             entry("a0", "light", 0),
-            entry("b0", "detailed", 0),
+            FileEntry {
+                steps_are: Some("calls of UNet".to_owned()),
+                ..entry("b0", "detailed", 0)
+            },
             entry("gone", "detailed", 2),
             entry("../a0", "detailed", 3),
         ];
@@ -207,6 +213,7 @@ mod tests {
         let only = |main: &str, light: Option<&str>| Windows {
             main: root.join(main),
             light: light.map(|name| root.join(name)),
+            steps_are: (main == "b0.gz").then(|| "calls of UNet".to_owned()),
         };
         let profiles = Manifest::of(root).unwrap().host(root);
         assert_eq!(profiles, [(root.join("a0"), host("a0"))]);

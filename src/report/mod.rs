@@ -43,6 +43,8 @@ mod titles;
 mod user_template;
 mod work_units;
 
+use crate::correlate::StepSource;
+
 pub(crate) use basis::steps_in_window;
 pub(crate) use build::MAX_UNKNOWN_NAMES;
 pub use clusters::KernelCluster;
@@ -103,5 +105,14 @@ impl Report {
         self.next_notes = opening::next_notes(self);
         let notes = [opening::as_recorded(self), synchronizations::note(self)];
         self.time_notes = notes.into_iter().flatten().collect();
+    }
+
+    /// Says what numbered steps are, as far as `run` has written it: `AdamW.step()`.
+    pub(crate) fn name_steps(&mut self, steps: &str) {
+        let from = self.summary.steps_from.as_mut();
+        if let Some(from) = from.filter(|from| from.source == StepSource::Numbered) {
+            from.text = figures::label(steps);
+            self.figures = opening::figures(self);
+        }
     }
 }

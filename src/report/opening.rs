@@ -476,12 +476,19 @@ fn communication(s: &Summary) -> Option<String> {
     })
 }
 
+/// The length of a step that savings are a part of, where it differs visibly from that of the recorded steps.
+fn shorter_step_ns(s: &Summary) -> Option<f64> {
+    /// Relative difference from which both are told.
+    const DIFFERENT: f64 = 0.02;
+    let recorded = s.step_ns?;
+    unrecorded_step_ns(s).filter(|shorter| *shorter <= (1.0 - DIFFERENT) * recorded)
+}
+
 /// How much of a step the GPU works, and of a recorded one if that is much longer.
 fn busy(report: &Report) -> String {
     let s = &report.summary;
     let recorded = percent(s.busy_share);
-    let unrecorded = unrecorded_step_ns(s).filter(|_| has(report, RECORDING_SLOWS));
-    unrecorded.map_or(format!("GPU busy {recorded}"), |step_ns| {
+    shorter_step_ns(s).map_or(format!("GPU busy {recorded}"), |step_ns| {
         let busy = Basis::of(s).busy_ns / step_ns;
         format!("GPU busy {} ({recorded} while recorded)", percent(busy))
     })
@@ -491,7 +498,7 @@ fn busy(report: &Report) -> String {
 pub(super) fn as_recorded(report: &Report) -> Option<String> {
     let s = &report.summary;
     let recorded = s.step_ns?;
-    let unrecorded = unrecorded_step_ns(s).filter(|_| has(report, RECORDING_SLOWS))?;
+    let unrecorded = shorter_step_ns(s)?;
     Some(format!(
         "These times are as recorded, {} per step. Without the recording a step takes {}: the difference is idle time.",
         ns(recorded),
@@ -528,10 +535,8 @@ fn span(report: &Report) -> String {
         Some((least, most)) => format!("{} to {}, {} on average", ns(least), ns(most), ns(step)),
         None => ns(step),
     };
-    let before = s.unrecorded_step_ns.filter(|_| s.host_step_ns.is_none());
-    let unrecorded = before.filter(|_| has(report, RECORDING_SLOWS));
-    let unrecorded = unrecorded.map_or(String::new(), |before| {
-        format!(" ({} without recording)", ns(before))
+    let unrecorded = shorter_step_ns(s).map_or(String::new(), |shorter| {
+        format!(" ({} without recording)", ns(shorter))
     });
     let steps = format!(
         "{} of {length}{unrecorded}{ahead}{from}{inside}",
@@ -582,8 +587,14 @@ fn uneven(report: &Report) -> Option<(f64, f64)> {
 
 /// What shows the steps, where they are not numbered.
 fn evidence(from: &StepsFrom, s: &Summary) -> String {
+    /// What `run` calls the steps of a program that only replays a graph.
+    const REPLAYS: &str = "replays of a CUDA graph";
     match from.source {
-        StepSource::Numbered => format!(" (`{}`)", from.text),
+        StepSource::Numbered => match from.text.strip_prefix("calls of ") {
+            Some(called) => format!(" (calls of `{called}`)"),
+            None if from.text == REPLAYS => format!(" ({REPLAYS})"),
+            None => format!(" (`{}`)", from.text),
+        },
         StepSource::NamedRange
         | StepSource::Optimizer
         | StepSource::DataLoader

@@ -60,7 +60,7 @@ fn printed(light: &Window, detailed: &Window, options: &[&str]) -> String {
     for (name, window) in [("light", light), ("detailed", detailed)] {
         let file = format!("process42-{name}.pt.trace.json");
         window.write(&folder.path().join(&file));
-        files.push(json!({"file": file, "window": name, "pid": 42}));
+        files.push(json!({"file": file, "window": name, "pid": 42, "steps_are": "calls of UNet"}));
     }
     let manifest = json!({"format": "pyprof-advise capture", "version": 1, "files": files});
     std::fs::write(folder.path().join("manifest.json"), manifest.to_string()).unwrap();
@@ -100,6 +100,15 @@ const DETAILED: Window = Window {
 fn texts<'a>(report: &'a Value, list: &str) -> Vec<&'a str> {
     let rows = report[list].as_array().unwrap();
     rows.iter().map(|row| row.as_str().unwrap()).collect()
+}
+
+#[test]
+fn steps_are_named_after_what_run_has_counted() {
+    let text = printed(&LIGHT, &DETAILED, &[]);
+    assert!(
+        text.contains("3 steps of 1.00 ms (calls of `UNet`)"),
+        "{text}"
+    );
 }
 
 #[test]
