@@ -124,8 +124,14 @@ fn computes_sequences(site: &Site) -> bool {
     !name.contains("_cell")
 }
 
-/// The layer with most late launches of those that hold no RNN and are part of none.
-pub(super) fn beside_rnn(costed: &Costed) -> Option<BesideRnn> {
+/// The layer with most late launches of those that hold no RNN and are part of none. `None` where no modules are known.
+pub(super) fn beside_rnn(costed: &Costed) -> Option<Option<BesideRnn>> {
+    let run = &costed.run;
+    let known = run.layers.iter().any(|l| l.source.is_around_layers());
+    known.then(|| layer_beside_rnn(costed))
+}
+
+fn layer_beside_rnn(costed: &Costed) -> Option<BesideRnn> {
     let run = &costed.run;
     let of_rnns = run.sites.iter().zip(&costed.sites);
     let rnns: BTreeSet<&str> = of_rnns
@@ -255,7 +261,8 @@ mod tests {
                 b.launch(at);
             }
             b.profile.recorded.api_calls = true;
-            beside_rnn(&estimate_costs(b.run(), None)).map(|found| found.layer)
+            let found = beside_rnn(&estimate_costs(b.run(), None)).unwrap();
+            found.map(|found| found.layer)
         };
         let (rnn, mul) = ("aten::_cudnn_rnn", "aten::mul");
         let decodes = [
@@ -267,6 +274,8 @@ mod tests {
         let twice = [("lstm", rnn), ("lstm", rnn), ("lstm", rnn), ("head", mul)];
         assert_eq!(found(&twice), None);
         assert_eq!(found(&[("enc", mul), ("dec", mul)]), None);
+        let without_layers = estimate_costs(ProfileBuilder::new().run(), None);
+        assert_eq!(beside_rnn(&without_layers), None);
     }
 
     #[test]

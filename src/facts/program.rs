@@ -37,7 +37,7 @@ pub(super) struct ProgramSigns {
     /// As [`late_layers::of`] says.
     late_layers: Option<Option<LateLayers>>,
     late_outside: Option<f64>,
-    late_beside_rnn: Option<BesideRnn>,
+    late_beside_rnn: Option<Option<BesideRnn>>,
 }
 
 /// Serving engines by their names as libraries of operators, with parts of the paths of their files.
@@ -301,9 +301,8 @@ fn late_function(run: &Run) -> Option<LateFunction> {
 }
 
 /// A fact of the layers whose launches come late.
-fn in_late_layers(program: &ProgramSigns, part: fn(&LateLayers) -> Answer) -> Answer {
-    let layers = program.late_layers.as_ref();
-    layers.map_or(Answer::Absent, |found| {
+fn of_layers<T>(found: Option<&Option<T>>, part: fn(&T) -> Answer) -> Answer {
+    found.map_or(Answer::Absent, |found| {
         Answer::or_silent(found.as_ref().map(part))
     })
 }
@@ -394,24 +393,22 @@ pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
     "run.late_range": STR => |t| Answer::or_silent(t.program.late.map(|(name, _)| t.text(name))),
     /// Up to three of the outermost layers, which hold 60 % or more of the idle time before late launches, and 1.5
     /// times their share of kernel time: `rpn, roi_heads`; silent where launches are late everywhere
-    "run.late_layers": STR needs LAYERS => |t| in_late_layers(&t.program, |late| late.names.as_str().into()),
+    "run.late_layers": STR needs LAYERS => |t| of_layers(t.program.late_layers.as_ref(), |late| late.names.as_str().into()),
     /// Share of the idle time before late launches in `run.late_layers`
-    "run.late_layers_share": DOUBLE needs LAYERS => |t| in_late_layers(&t.program, |late| late.share.into()),
+    "run.late_layers_share": DOUBLE needs LAYERS => |t| of_layers(t.program.late_layers.as_ref(), |late| late.share.into()),
     /// Share of the kernel time in `run.late_layers`
     "run.late_layers_kernel_share": DOUBLE needs LAYERS =>
-        |t| in_late_layers(&t.program, |late| late.kernel_share.into()),
+        |t| of_layers(t.program.late_layers.as_ref(), |late| late.kernel_share.into()),
     /// Share of the idle time before late launches whose kernels are outside of all modules, those of the backward
     /// pass, of the optimizer and of collectives aside
     "run.late_outside_share": DOUBLE needs LAYERS => |t| t.program.late_outside,
     /// The outermost layer with half or more of the idle time before late launches that contains no RNN (`nn.LSTM`,
     /// `nn.GRU`, `nn.RNN`) and is part of no layer that is one: `decoder`; silent without an RNN, or without such a layer
-    "run.late_beside_rnn": STR => |t| {
-        let found = t.program.late_beside_rnn.as_ref();
-        Answer::or_silent(found.map(|found| found.layer.as_str()))
-    },
+    "run.late_beside_rnn": STR needs LAYERS =>
+        |t| of_layers(t.program.late_beside_rnn.as_ref(), |found| found.layer.as_str().into()),
     /// Share of the idle time before late launches in `run.late_beside_rnn`
-    "run.late_beside_rnn_share": DOUBLE =>
-        |t| Answer::or_silent(t.program.late_beside_rnn.as_ref().map(|found| found.share)),
+    "run.late_beside_rnn_share": DOUBLE needs LAYERS =>
+        |t| of_layers(t.program.late_beside_rnn.as_ref(), |found| found.share.into()),
     /// The trainer whose files are among the recorded Python frames, or whose ranges are seen: `transformers` or
     /// `lightning`; silent where neither is
     "run.trainer": STR => |t| Answer::or_silent(t.program.trainer),
