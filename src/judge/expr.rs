@@ -47,6 +47,11 @@ pub const FOUND: &[(&str, Type, &str)] = &[
         "of idle time: the longest interval, without what recording explains of it, ns",
     ),
     (
+        "found.place",
+        Type::STR,
+        "the place that holds most of it, with all members there",
+    ),
+    (
         "found.saving_ns",
         Type::DOUBLE,
         "the sum of their savings, ns",
@@ -62,7 +67,11 @@ pub const FOUND: &[(&str, Type, &str)] = &[
         Type::INT,
         "calls of the host that the GPU was idle behind: it may run dry several times before the host has caught up",
     ),
-    ("found.worst", Type::STR, "where the costliest of them is"),
+    (
+        "found.worst",
+        Type::STR,
+        "where the costliest member is, whose facts messages use",
+    ),
 ];
 
 /// The values of [`FOUND`] for one finding. In a rule's test, some may be unknown.

@@ -275,9 +275,11 @@ fn draft(
         double(parts.map(|s| s.time_ns * s.exposed_share).sum()),
     );
     found.set("found.worst", Value::Str(place_of_worst.as_str().into()));
+    let (costliest, places) = costliest_place(&matches);
+    found.set("found.place", Value::Str(costliest.into()));
     Some(FindingDraft {
         rule: index,
-        place: place(&matches),
+        place: place(costliest, places),
         worst,
         severity: rule.severity,
         minor: false,
@@ -363,8 +365,8 @@ pub(super) fn parts_of_sites(matches: &[Match]) -> BTreeMap<SiteId, SitePart> {
     sites
 }
 
-/// One place, or the one with the largest saving by the middle of its range, else with the most time, and how many more.
-fn place(matches: &[Match]) -> String {
+/// The place with the largest saving by the middle of its range, else with the most time, and the number of places.
+fn costliest_place(matches: &[Match]) -> (&str, usize) {
     let mut places: IndexMap<&str, (f64, f64)> = IndexMap::new();
     for matched in matches {
         let (saving, time) = places.entry(&matched.affected.place).or_default();
@@ -376,8 +378,12 @@ fn place(matches: &[Match]) -> String {
         let by_saving = a.0.total_cmp(&b.0);
         by_saving.then(a.1.total_cmp(&b.1))
     });
-    let costliest = costliest.map_or("", |(place, _)| place);
-    match places.len() {
+    (costliest.map_or("", |(place, _)| place), places.len())
+}
+
+/// One place, or the costliest and how many more.
+fn place(costliest: &str, places: usize) -> String {
+    match places {
         0 | 1 => costliest.to_owned(),
         2 => format!("{costliest} and 1 more place"),
         n => format!("{costliest} and {} more places", n - 1),
