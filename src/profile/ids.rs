@@ -1,6 +1,7 @@
 //! What all tables of a profile share: handles of rows, serial numbers, interned strings, and intervals.
 
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU16;
 
 use indexmap::{Equivalent, IndexSet};
 use rustc_hash::FxBuildHasher;
@@ -50,26 +51,43 @@ macro_rules! handle {
     )+};
 }
 
-/// A sequence number, operator id or correlation id: PyTorch and CUPTI count them one by one. An
-/// `Option` of it takes eight bytes too.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A sequence number, operator id or correlation id. PyTorch and CUPTI count them one by one, so six bytes hold all
+/// that occur; millions of calls and ranges have one or two, and an `Option` of it takes no more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SerialNumber {
-    /// The number plus one.
-    above: std::num::NonZeroU64,
+    /// The bits above 32, plus one.
+    high: NonZeroU16,
+    /// The other bits, the higher ones first.
+    low: [u16; 2],
 }
 
 impl SerialNumber {
-    /// `None` for `u64::MAX`, which stands for "no number" wherever it is written.
+    /// `None` for numbers of 65,535 · 2^32 and more, which nothing counts to: `u64::MAX` stands for "no number" wherever
+    /// it is written.
     pub const fn new(number: u64) -> Option<SerialNumber> {
-        match std::num::NonZeroU64::new(number.wrapping_add(1)) {
-            Some(above) => Some(SerialNumber { above }),
+        let high = (number >> 32) + 1;
+        if high > u16::MAX as u64 {
+            return None;
+        }
+        match NonZeroU16::new(high as u16) {
+            Some(high) => Some(SerialNumber {
+                high,
+                low: [(number >> 16) as u16, number as u16],
+            }),
             None => None,
         }
     }
 
     /// The number.
     pub const fn get(self) -> u64 {
-        self.above.get() - 1
+        let [middle, low] = self.low;
+        ((self.high.get() as u64 - 1) << 32) | ((middle as u64) << 16) | low as u64
+    }
+}
+
+impl Hash for SerialNumber {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.get().hash(state);
     }
 }
 
