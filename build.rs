@@ -4,8 +4,11 @@
 //! included as an expression:
 //!
 //! ```ignore
-//! const RULES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+//! const SPECS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/gpu_specs.rs"));
 //! ```
+//!
+//! A rule has a third text: the part of its file that decides whether it fires. An analysis reads that part of all
+//! rules, a quarter of their text, and the whole file of those that fire.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +21,9 @@ const FOLDERS: [(&str, &[&str]); 4] = [
     ("rules", &["toml"]),
     ("python/pyprof_advise", &["py", "typed"]),
 ];
+
+/// What a rule says once it fires, and its tests.
+const ADVICE: [&str; 6] = ["message", "why", "fix", "edit", "references", "test"];
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
@@ -70,11 +76,33 @@ fn embed(folder: &str, base: &Path, files: Vec<PathBuf>) -> io::Result<String> {
     let mut code = String::from("&[\n");
     for below in paths {
         let path = format!("/{folder}/{below}");
+        let decision = match folder {
+            "rules" => format!(", {:?}", decision(&base.join(&below))?),
+            _ => String::new(),
+        };
         let _ = writeln!(
             code,
-            "    ({below:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),"
+            "    ({below:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?})){decision}),"
         );
     }
     code.push_str("]\n");
     Ok(code)
+}
+
+/// The part of a rule file that decides whether the rule fires, as TOML.
+fn decision(file: &Path) -> io::Result<String> {
+    let wrong = |error: String| io::Error::other(format!("{}: {error}", file.display()));
+    let text = fs::read_to_string(file)?;
+    let mut rule: toml::Table = text
+        .parse()
+        .map_err(|e: toml::de::Error| wrong(e.to_string()))?;
+    rule.retain(|key, _| !ADVICE.contains(&key));
+    if let Some(toml::Value::Table(params)) = rule.get_mut("params") {
+        for (_, param) in params.iter_mut() {
+            if let toml::Value::Table(param) = param {
+                param.remove("doc");
+            }
+        }
+    }
+    toml::to_string(&rule).map_err(|e| wrong(e.to_string()))
 }

@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
         id: "user/fuzzed".to_owned(),
         source: Source::new("fuzzed.toml", text),
         builtin: false,
-        untested: false,
+        decision: None,
     };
     match RuleSet::load(&[file], &Selection::default(), facts::all()) {
         Ok(rules) => {

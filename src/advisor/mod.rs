@@ -86,7 +86,7 @@ impl Advisor {
     /// # Errors
     /// When a built-in rule has a mistake, which the tests of this crate rule out.
     pub fn new() -> Result<Advisor, Error> {
-        let files = RuleSet::builtin_files_to_judge();
+        let files = RuleSet::builtin_files_for_analysis();
         let rules = RuleSet::load(&files, &Selection::default(), facts::all())?;
         Ok(Advisor::with_rules(rules))
     }

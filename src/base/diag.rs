@@ -30,7 +30,7 @@ pub struct Source {
     /// The path as it is shown.
     pub name: String,
     /// Its content.
-    pub text: String,
+    pub text: Cow<'static, str>,
 }
 
 impl Source {
@@ -38,7 +38,15 @@ impl Source {
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Source> {
         Arc::new(Source {
             name: name.into(),
-            text: text.into(),
+            text: Cow::Owned(text.into()),
+        })
+    }
+
+    /// A file that is part of the program; its content is not copied.
+    pub fn embedded(name: impl Into<String>, text: &'static str) -> Arc<Source> {
+        Arc::new(Source {
+            name: name.into(),
+            text: Cow::Borrowed(text),
         })
     }
 

@@ -241,7 +241,7 @@ fn warning(s: &SuppressionReport) -> Option<String> {
 /// Reports an error for a suppression of a rule that does not exist. `ran` are the rules of this run, with those
 /// of the user.
 fn check_rule(rule: &str, ran: Option<&[String]>) -> Result<(), Failure> {
-    let files = RuleSet::builtin_files_to_judge();
+    let files = RuleSet::builtin_files_for_analysis();
     let own = ran.unwrap_or_default().iter().map(String::as_str);
     let ids: Vec<&str> = files
         .iter()

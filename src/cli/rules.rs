@@ -116,7 +116,7 @@ fn load(args: &RuleArgs) -> Result<RuleSet, Failure> {
 pub(super) fn load_for_analysis(args: &RuleArgs) -> Result<RuleSet, Failure> {
     match std::env::var_os(BUILT_IN_RULES) {
         Some(_) => load(args),
-        None => load_with(RuleSet::builtin_files_to_judge(), args),
+        None => load_with(RuleSet::builtin_files_for_analysis(), args),
     }
 }
 

@@ -199,9 +199,9 @@ pub fn built_in() -> &'static [Calibration] {
 /// The built-in calibrations and all messages about their files; a test checks that there are none.
 pub fn check_built_in() -> (Vec<Calibration>, Complaints) {
     let complaints = Complaints::new();
-    let read = |(name, text): &(&str, &str)| {
+    let read = |(name, text): &(&str, &'static str)| {
         parse(
-            &Source::new(format!("calibration/{name}"), *text),
+            &Source::embedded(format!("calibration/{name}"), text),
             &complaints,
         )
     };

@@ -85,7 +85,7 @@ pub fn check_built_in() -> (Vec<Spec>, Complaints) {
     let mut specs: Vec<Spec> = BUILT_IN
         .par_iter()
         .filter_map(|(name, text)| {
-            let source = Source::new(format!("gpu_specs/{name}"), *text);
+            let source = Source::embedded(format!("gpu_specs/{name}"), text);
             parse(stem(name), &source, &complaints)
         })
         .collect();

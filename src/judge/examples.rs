@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::advice::Advice;
 use super::rule::{Case, Expect, Rule};
 use super::rule_tests::{Example, GpuFacts, Said, Sentence, say};
 use crate::base::diag::{Complaint, Complaints};
@@ -24,7 +25,10 @@ pub fn check_examples<'a>(
 }
 
 fn check_rule(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>, complaints: &Complaints) {
-    let optional = optional_facts(rule, facts);
+    let Ok(advice) = rule.advice() else {
+        return;
+    };
+    let optional = optional_facts(rule, advice, facts);
     let mut chosen = BTreeSet::new();
     let mut unguarded = BTreeSet::new();
     let firing = |case: &&Case| matches!(case.expect, Expect::Fires(_));
@@ -62,8 +66,8 @@ fn check_rule(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>, complaints: &Comp
             example.given.insert(name.to_owned(), value);
         }
     }
-    let conditional = rule.fixes.iter().any(|fix| fix.when.is_some());
-    for index in (0..rule.fixes.len()).filter(|index| conditional && !chosen.contains(index)) {
+    let conditional = advice.fixes.iter().any(|fix| fix.when.is_some());
+    for index in (0..advice.fixes.len()).filter(|index| conditional && !chosen.contains(index)) {
         let table = |root: &Table<'_>| root.get_table_list("fix").get(index).map(Table::span);
         let at = span(rule, table);
         let title = "no test that fires chooses this fix";
@@ -72,8 +76,8 @@ fn check_rule(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>, complaints: &Comp
 }
 
 /// The facts used by the sentences of a rule that not every profile has.
-fn optional_facts(rule: &Rule, facts: &[Fact]) -> Vec<&'static str> {
-    let mut names = facts_of_sentences(rule);
+fn optional_facts(rule: &Rule, advice: &Advice, facts: &[Fact]) -> Vec<&'static str> {
+    let mut names = facts_of_sentences(rule, advice);
     names.retain(|name| {
         let fact = facts.iter().find(|fact| fact.name == *name);
         fact.is_some_and(|fact| !fact.needs.is_empty())
@@ -82,9 +86,9 @@ fn optional_facts(rule: &Rule, facts: &[Fact]) -> Vec<&'static str> {
 }
 
 /// The facts used by the sentences of a rule and by the conditions of its fixes.
-pub(super) fn facts_of_sentences(rule: &Rule) -> Vec<&'static str> {
-    let mut uses = rule.sentence_uses();
-    for when in rule.fixes.iter().filter_map(|fix| fix.when.as_ref()) {
+pub(super) fn facts_of_sentences(rule: &Rule, advice: &Advice) -> Vec<&'static str> {
+    let mut uses = advice.sentence_uses();
+    for when in advice.fixes.iter().filter_map(|fix| fix.when.as_ref()) {
         uses.extend(&when.uses);
     }
     uses.closure(&rule.lets).facts

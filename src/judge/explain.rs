@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::rule::{Expect, Fix, MIN_FRACTION, Rule};
+use super::advice::Fix;
+use super::rule::{Expect, MIN_FRACTION, Rule};
 use super::rule_tests::{GpuFacts, first_example};
 use super::template::plain_number;
 use crate::base::{text, units};
@@ -25,13 +26,17 @@ pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
         rule.confidence.word(),
         rule.for_each.word(),
     );
+    let advice = match rule.advice() {
+        Ok(advice) => advice,
+        Err(failure) => return page + failure,
+    };
     let (why, fix) = example(&mut page, rule, facts, gpu).unwrap_or_default();
-    if why.trim() != rule.why.source.trim() {
-        let _ = writeln!(page, "## Why\n\n{}\n", rule.why.source.trim());
+    if why.trim() != advice.why.source.trim() {
+        let _ = writeln!(page, "## Why\n\n{}\n", advice.why.source.trim());
     }
     let is_shown = |only: &Fix| only.when.is_none() && only.text.source.trim() == fix.trim();
-    if !matches!(rule.fixes.as_slice(), [only] if is_shown(only)) {
-        fixes(&mut page, rule);
+    if !matches!(advice.fixes.as_slice(), [only] if is_shown(only)) {
+        fixes(&mut page, &advice.fixes);
     }
     conditions(&mut page, rule);
     params(&mut page, rule);
@@ -41,9 +46,9 @@ pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
         &rule.id,
         &super::evidence::rows().unwrap_or_default(),
     ));
-    if !rule.references.is_empty() {
+    if !advice.references.is_empty() {
         let _ = writeln!(page, "## Read on\n");
-        for link in &rule.references {
+        for link in &advice.references {
             let _ = writeln!(page, "- <{link}>");
         }
         page.push('\n');
@@ -51,7 +56,7 @@ pub fn explain(rule: &Rule, facts: &[Fact], gpu: &GpuFacts<'_>) -> String {
     let _ = writeln!(
         page,
         "## Message\n\n```jinja\n{}\n```",
-        rule.message.source.trim()
+        advice.message.source.trim()
     );
     page
 }
@@ -79,9 +84,9 @@ fn example(
     Some((why, fix))
 }
 
-fn fixes(page: &mut String, rule: &Rule) {
+fn fixes(page: &mut String, fixes: &[Fix]) {
     let _ = writeln!(page, "## What to do\n");
-    for (index, fix) in rule.fixes.iter().enumerate() {
+    for (index, fix) in fixes.iter().enumerate() {
         let otherwise = if index == 0 { "If" } else { "Otherwise, if" };
         match &fix.when {
             Some(when) => {

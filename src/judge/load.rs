@@ -17,10 +17,9 @@ pub struct RuleFile {
     pub source: Arc<Source>,
     /// Whether the rule is embedded in the program.
     pub builtin: bool,
-    /// Whether the tests were cut off the text, because those of this crate have run them and checked the file: keys
-    /// and values are not checked again, unused names are not looked for, edits are not tried, and the template engine
-    /// does not parse the sentences.
-    pub untested: bool,
+    /// The part of the file that decides whether the rule fires, for a built-in rule whose file the tests of this
+    /// crate have checked. Only this part is read, without checking it again; the rest when the rule fires.
+    pub decision: Option<Arc<Source>>,
 }
 
 /// Depth of subfolders that are searched.
@@ -28,17 +27,16 @@ const MAX_DEPTH: usize = 4;
 /// The maximum number of rules loaded together: relations between rules are checked for each pair.
 pub const MAX_FILES: usize = 2_000;
 
-/// The rule files of an embedded folder, given as `(path below it, text)`. If not `tested`, the tests
-/// at the end of each file, a third of its text, are cut off: analyzing a profile does not need them.
-pub fn embedded(entries: &[(&str, &str)], tested: bool) -> Vec<RuleFile> {
-    let file = |(path, text): &(&str, &str)| {
-        let tests = text.find("\n[[test]]\n").filter(|_| !tested);
-        let text = tests.and_then(|at| text.get(..=at)).unwrap_or(text);
+/// The rule files of an embedded folder, given as `(path below it, text, decision)`; for an analysis of a profile, the
+/// decisions stand for the files.
+pub fn embedded(entries: &[(&str, &'static str, &'static str)], analysis: bool) -> Vec<RuleFile> {
+    let file = |&(path, text, decision): &(&str, &'static str, &'static str)| {
+        let name = format!("rules/{path}");
         RuleFile {
             id: path.strip_suffix(".toml").unwrap_or(path).to_owned(),
-            source: Source::new(format!("rules/{path}"), text),
+            decision: analysis.then(|| Source::embedded(name.clone(), decision)),
+            source: Source::embedded(name, text),
             builtin: true,
-            untested: tests.is_some(),
         }
     };
     entries.iter().map(file).collect()
@@ -121,7 +119,7 @@ fn take(path: &Path, relative: &Path, files: &mut Vec<RuleFile>, complaints: &Co
             id: id_of(relative),
             source,
             builtin: false,
-            untested: false,
+            decision: None,
         }),
     }
 }

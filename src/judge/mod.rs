@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::facts::MemberKind;
 
+pub mod advice;
 mod after;
 mod also_fixed;
 pub mod check;

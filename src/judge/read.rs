@@ -2,24 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use ::toml::de::DeValue;
 
+use super::advice::{Advice, Fix};
 use super::check::{self, FactsByName, KnownNames, Mistake};
 use super::edit::{self, RuleEdit};
 use super::expr::{Expr, Let, Type};
 use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
-use super::rule::{Fix, GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
+use super::rule::{GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
 use super::template::{self, Template};
 use super::test_cases::free_value;
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
-use crate::base::diag::{Complaint, Complaints};
+use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::toml::{self, At, Table};
-use crate::facts::{MemberKind, Value};
+use crate::facts::{self, MemberKind, Value};
 
 /// Characters of a title.
 pub(super) const MAX_TITLE: usize = 120;
@@ -38,11 +39,12 @@ pub(super) fn rule(
 ) -> Option<Rule> {
     let own = Complaints::new();
     let reader = RuleReader {
-        file,
+        source: file.decision.as_ref().unwrap_or(&file.source),
+        tested: file.decision.is_some(),
         facts,
         complaints: &own,
     };
-    let rule = reader.read();
+    let rule = reader.read(file);
     let failed = !own.is_empty();
     for complaint in own.sorted() {
         complaints.push(complaint);
@@ -50,26 +52,72 @@ pub(super) fn rule(
     rule.filter(|_| !failed)
 }
 
+impl Rule {
+    /// What the rule says once it fires. Most rules do not fire on a profile, so that for an analysis the advice
+    /// of a built-in rule is read when a finding first asks for it.
+    ///
+    /// # Errors
+    /// What is wrong with the file of a built-in rule; tests see to it that nothing is.
+    pub fn advice(&self) -> Result<&Advice, &str> {
+        let advice = self.advice.get_or_init(|| advice(self));
+        advice.as_ref().map_err(String::as_str)
+    }
+}
+
+/// Reads the advice of a built-in rule.
+fn advice(rule: &Rule) -> Result<Advice, String> {
+    static FACTS: LazyLock<FactsByName<'static>> = LazyLock::new(|| FactsByName::new(facts::all()));
+    let complaints = Complaints::new();
+    let document = toml::parse(&rule.source, &complaints);
+    let reader = RuleReader {
+        source: &rule.source,
+        tested: true,
+        facts: &FACTS,
+        complaints: &complaints,
+    };
+    let vocabulary = KnownNames {
+        facts: &FACTS,
+        kind: rule.for_each,
+        params: &types(&rule.params),
+        lets: &rule.lets,
+        broken: &BTreeSet::new(),
+        found: true,
+    };
+    let advice = reader.advice(&document.root(), &vocabulary);
+    let advice = advice.filter(|_| complaints.is_empty());
+    advice.ok_or_else(|| complaints.summary())
+}
+
+fn types(params: &BTreeMap<String, Param>) -> BTreeMap<String, Type> {
+    let types = params.iter();
+    types
+        .map(|(name, param)| (name.clone(), Type::of(&param.value)))
+        .collect()
+}
+
 pub(super) struct RuleReader<'a> {
-    pub(super) file: &'a RuleFile,
+    pub(super) source: &'a Arc<Source>,
+    /// Whether tests of this crate have checked the file: keys and values are not checked again, unused names are
+    /// not looked for, edits are not tried, and the template engine does not parse the sentences.
+    pub(super) tested: bool,
     pub(super) facts: &'a FactsByName<'a>,
     complaints: &'a Complaints,
 }
 
 impl RuleReader<'_> {
-    fn read(self) -> Option<Rule> {
-        let document = toml::parse(&self.file.source, self.complaints);
+    fn read(self, file: &RuleFile) -> Option<Rule> {
+        let document = toml::parse(self.source, self.complaints);
         let unreadable = !self.complaints.is_empty();
-        if let Some(why) = check_id(&self.file.id) {
+        if let Some(why) = check_id(&file.id) {
             let title = "this path gives no rule id";
-            let complaint = Complaint::about_file(&self.file.source.name, title, why);
+            let complaint = Complaint::about_file(&self.source.name, title, why);
             self.complaints.push(complaint);
         }
         if unreadable {
             return None;
         }
         let root = document.root();
-        if !self.file.untested {
+        if !self.tested {
             root.check(KEYS, &[]);
         }
         let title = root.get_str("title");
@@ -77,13 +125,10 @@ impl RuleReader<'_> {
         let confidence = root.get_word("confidence", &Confidence::ALL);
         let params = self.params(&root);
         let changes = self.changes(&root);
-        self.check_vetoes(&root);
+        self.check_vetoes(&root, &file.id);
         // Nothing can be said of an expression without knowing what it is over.
         let for_each = root.get_word("for_each", &MemberKind::ALL)?;
-        let types: BTreeMap<String, Type> = params
-            .iter()
-            .map(|(name, param)| (name.clone(), Type::of(&param.value)))
-            .collect();
+        let types = types(&params);
         let (lets, broken) = self.lets(&root, for_each, &types);
         let early = KnownNames {
             facts: self.facts,
@@ -106,10 +151,10 @@ impl RuleReader<'_> {
         let outside_ns = self.number(&root, "outside_ns", &early);
         let launches_removed = self.number(&root, "launches_removed", &early);
         let adds_launches = self.condition(&root, "adds_launches", &early);
-        let message = self.sentence(&root, "message", &late);
-        let why = self.sentence(&root, "why", &late);
-        let fixes = self.fixes(&root, &late);
-        let edits = self.edits(&root, &late);
+        let advice = match self.tested {
+            true => Some(OnceLock::new()),
+            false => self.advice(&root, &late).map(|advice| Ok(advice).into()),
+        };
         let tests = self.cases(&root, for_each, &params);
         let all_known = broken.is_empty();
         let settings = params
@@ -117,9 +162,9 @@ impl RuleReader<'_> {
             .map(|(n, p)| (n.clone(), p.value.clone()))
             .collect();
         let rule = Rule {
-            id: self.file.id.clone(),
-            source: Arc::clone(&self.file.source),
-            builtin: self.file.builtin,
+            id: file.id.clone(),
+            source: Arc::clone(&file.source),
+            builtin: file.builtin,
             title: title?.value.trim().to_owned(),
             severity: severity?,
             confidence: confidence?,
@@ -143,20 +188,33 @@ impl RuleReader<'_> {
             also_fixes: globs(&root, "also_fixes"),
             vetoes: globs(&root, "vetoes"),
             lowers_confidence: globs(&root, "lowers_confidence"),
-            message: message?,
-            why: why?,
-            fixes: fixes?,
-            edits,
-            references: root.get_texts("references"),
+            advice: advice?,
             params,
             settings,
             lets,
             tests,
         };
-        if all_known && self.complaints.is_empty() && !self.file.untested {
-            self.unused(&root, &rule);
+        if all_known
+            && self.complaints.is_empty()
+            && let Some(Ok(advice)) = rule.advice.get()
+        {
+            self.unused(&root, &rule, advice);
         }
         Some(rule)
+    }
+
+    fn advice(&self, root: &Table<'_>, vocabulary: &KnownNames<'_>) -> Option<Advice> {
+        let message = self.sentence(root, "message", vocabulary);
+        let why = self.sentence(root, "why", vocabulary);
+        let fixes = self.fixes(root, vocabulary);
+        let edits = self.edits(root, vocabulary);
+        Some(Advice {
+            message: message?,
+            why: why?,
+            fixes: fixes?,
+            edits,
+            references: root.get_texts("references"),
+        })
     }
 
     fn changes(&self, root: &Table<'_>) -> BTreeMap<String, String> {
@@ -168,8 +226,8 @@ impl RuleReader<'_> {
         pairs.collect()
     }
 
-    fn check_vetoes(&self, root: &Table<'_>) {
-        let category = self.file.id.split('/').next().unwrap_or_default();
+    fn check_vetoes(&self, root: &Table<'_>, id: &str) {
+        let category = id.split('/').next().unwrap_or_default();
         for key in ["vetoes", "lowers_confidence"] {
             if category != PROFILE
                 && let Some(value) = root.get(key)
@@ -266,7 +324,7 @@ impl RuleReader<'_> {
         vocabulary: &KnownNames<'_>,
     ) -> Option<Template> {
         let text = table.get_str(key)?;
-        let read = match self.file.untested {
+        let read = match self.tested {
             true => template::read,
             false => template::compile,
         };
@@ -316,7 +374,7 @@ impl RuleReader<'_> {
         let tables = root.get_table_list("edit");
         let edits = tables.iter().filter_map(|table| {
             let when = self.condition(table, "when", vocabulary);
-            let edit = edit::read(table, !self.file.untested)?;
+            let edit = edit::read(table, !self.tested)?;
             Some(RuleEdit { when, edit })
         });
         edits.collect()
@@ -335,7 +393,7 @@ impl RuleReader<'_> {
     fn mistakes(&self, root: &Table<'_>, text: &Range<usize>, mistakes: Vec<Mistake>) {
         // A mistake without words repeats a complaint made elsewhere.
         for mistake in mistakes.into_iter().filter(|m| !m.title.is_empty()) {
-            let at = toml::span_in_string(&self.file.source, text, mistake.at);
+            let at = toml::span_in_string(self.source, text, mistake.at);
             root.complain(at, mistake.title, mistake.label);
         }
     }
@@ -407,7 +465,7 @@ impl RuleReader<'_> {
         (lets, broken)
     }
 
-    fn unused(&self, root: &Table<'_>, rule: &Rule) {
+    fn unused(&self, root: &Table<'_>, rule: &Rule, advice: &Advice) {
         let optional = [
             &rule.require,
             &rule.error_when,
@@ -418,9 +476,9 @@ impl RuleReader<'_> {
             &rule.launches_removed,
             &rule.adds_launches,
         ];
-        let of_fixes = rule.fixes.iter().map(|fix| &fix.when);
-        let of_edits = rule.edits.iter().map(|edit| &edit.when);
-        let mut uses = rule.sentence_uses();
+        let of_fixes = advice.fixes.iter().map(|fix| &fix.when);
+        let of_edits = advice.edits.iter().map(|edit| &edit.when);
+        let mut uses = advice.sentence_uses();
         uses.extend(&rule.when.uses);
         for expr in optional
             .into_iter()

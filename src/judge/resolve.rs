@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rayon::prelude::*;
 
+use super::advice::Advice;
 use super::after::{
     count_gpu_time, leaves_few_late_launches, measure_by_the_rest, removes_late_launches, sort,
     sort_behind,
@@ -531,6 +532,11 @@ fn finding(
     let lookup = input.lookup(member);
     let context = EvalContext::new(&*lookup, &rule.settings, &rule.lets, Some(&draft.found));
     let mut failures = Vec::new();
+    let nothing = Advice::default();
+    let advice = rule.advice().unwrap_or_else(|failure| {
+        failures.push(failure.to_owned());
+        &nothing
+    });
     let mut say = |what: &str, template: &Template, otherwise: &str| {
         let text = template
             .render(&context, &rule.lets)
@@ -540,11 +546,11 @@ fn finding(
             });
         in_vendor_words(text, &*lookup)
     };
-    let mut message = say("message", &rule.message, &rule.title);
+    let mut message = say("message", &advice.message, &rule.title);
     message.extend(long_gaps::sentence(draft, &input.totals()));
-    let why = say("why", &rule.why, "");
+    let why = say("why", &advice.why, "");
     let mut also_fixes = rule.also_fixes.clone();
-    let (variant, fix) = match rule.fix(&context) {
+    let (variant, fix) = match advice.fix(&context) {
         Ok(Some((index, fix))) => {
             also_fixes.extend(fix.also_fixes.iter().cloned());
             let text = say("fix", &fix.text, "");
@@ -556,7 +562,7 @@ fn finding(
             (None, String::new())
         }
     };
-    let edits = rule.edits(&context).unwrap_or_else(|failure| {
+    let edits = advice.edits(&context).unwrap_or_else(|failure| {
         failures.push(format!("edit: {failure}"));
         Vec::new()
     });
@@ -591,7 +597,7 @@ fn finding(
         why,
         fix,
         edits,
-        references: vendor_links(&rule.references, &*lookup),
+        references: vendor_links(&advice.references, &*lookup),
         evidence: evidence(rule, &context, input.facts()),
         changes: rule.changes.clone(),
         variant,

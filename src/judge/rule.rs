@@ -1,12 +1,11 @@
 //! The contents of a rule file after it has been checked.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::edit::{Edit, RuleEdit};
-use super::expr::{EvalContext, Expr, Let, Undecided, Uses};
+use super::advice::Advice;
+use super::expr::{Expr, Let, Uses};
 use super::finding::{Confidence, SavingKind, Severity};
-use super::template::Template;
 use crate::base::diag::Source;
 use crate::base::glob::Glob;
 use crate::base::words::words;
@@ -95,16 +94,8 @@ pub struct Rule {
     pub vetoes: Vec<Glob>,
     /// Rules whose confidence drops one level if it fires; `profile` rules only.
     pub lowers_confidence: Vec<Glob>,
-    /// Template of the message that describes the problem.
-    pub message: Template,
-    /// Template of the explanation why the problem costs time.
-    pub why: Template,
-    /// The variants of the advice; the first one whose condition holds is printed.
-    pub fixes: Vec<Fix>,
-    /// Changes of one source line that it suggests.
-    pub edits: Vec<RuleEdit>,
-    /// Links to further reading.
-    pub references: Vec<String>,
+    /// What [`Rule::advice`] returns, once it has been read.
+    pub(super) advice: OnceLock<Result<Advice, String>>,
     /// Params with their default values, by name.
     pub params: BTreeMap<String, Param>,
     /// Values of the params in use: the defaults, or those given with `--set`.
@@ -161,43 +152,6 @@ impl Rule {
         })
     }
 
-    /// The first variant of the fix whose condition holds, with its index; `None` if none does.
-    ///
-    /// # Errors
-    /// The failure of a condition.
-    pub(super) fn fix(&self, context: &EvalContext<'_>) -> Result<Option<(usize, &Fix)>, String> {
-        for (index, fix) in self.fixes.iter().enumerate() {
-            if holds(fix.when.as_ref(), context)? {
-                return Ok(Some((index, fix)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The edits whose condition holds, as with [`fix`](Self::fix).
-    ///
-    /// # Errors
-    /// The failure of a condition.
-    pub(super) fn edits(&self, context: &EvalContext<'_>) -> Result<Vec<Edit>, String> {
-        let mut edits = Vec::new();
-        for RuleEdit { when, edit } in &self.edits {
-            if holds(when.as_ref(), context)? {
-                edits.push(edit.clone());
-            }
-        }
-        Ok(edits)
-    }
-
-    /// The names that its sentences use, without those that their lets use.
-    pub(super) fn sentence_uses(&self) -> Uses {
-        let mut uses = Uses::default();
-        let fixes = self.fixes.iter().map(|fix| &fix.text);
-        for sentence in [&self.message, &self.why].into_iter().chain(fixes) {
-            uses.extend(&sentence.uses());
-        }
-        uses
-    }
-
     /// The names that `when` and its lets use.
     pub fn condition_uses(&self) -> Uses {
         self.when.uses.closure(&self.lets)
@@ -208,26 +162,6 @@ impl Rule {
 pub const MIN_FRACTION: &str = "min_fraction";
 /// The value of [`MIN_FRACTION`] in a rule that does not set it: half of the estimate.
 pub const DEFAULT_MIN_FRACTION: f64 = 0.5;
-
-/// A variant of the advice of a rule.
-#[derive(Debug, Clone)]
-pub struct Fix {
-    /// Condition under which it applies; `None`: always.
-    pub when: Option<Expr>,
-    /// Rules whose findings it repairs as well, besides [`Rule::also_fixes`].
-    pub also_fixes: Vec<Glob>,
-    /// Template of the advice.
-    pub text: Template,
-}
-
-/// Whether a condition holds, or there is none. One that an absent fact leaves undecided does not hold.
-fn holds(when: Option<&Expr>, context: &EvalContext<'_>) -> Result<bool, String> {
-    match when.map_or(Ok(true), |when| context.holds(when)) {
-        Ok(holds) => Ok(holds),
-        Err(Undecided::Absent(_) | Undecided::NotApplicable) => Ok(false),
-        Err(Undecided::Fault(message)) => Err(message),
-    }
-}
 
 words! {
     /// Which members form one finding. By default, members of the same place do.

@@ -19,7 +19,7 @@ use crate::base::text;
 use crate::facts::{Fact, Value};
 
 /// The built-in rule files: everything in `rules/`, put into the program when it was built.
-const BUILTIN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+const BUILTIN: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 
 /// What the user asked for on the command line.
 #[derive(Debug, Clone, Default)]
@@ -41,12 +41,12 @@ pub struct RuleSet {
 impl RuleSet {
     /// The files of the built-in rules, to be loaded with a user's own.
     pub fn builtin_files() -> Vec<RuleFile> {
-        load::embedded(BUILTIN, true)
+        load::embedded(BUILTIN, false)
     }
 
-    /// The same without their tests: for programs that analyze a profile.
-    pub fn builtin_files_to_judge() -> Vec<RuleFile> {
-        load::embedded(BUILTIN, false)
+    /// The same for an analysis of a profile: their tests are not read, and what a rule says only once it fires.
+    pub fn builtin_files_for_analysis() -> Vec<RuleFile> {
+        load::embedded(BUILTIN, true)
     }
 
     /// The built-in rules, all of them, as they are.
@@ -336,7 +336,10 @@ fn check_relations(rules: &[Rule], ids: &[&str], complaints: &Complaints) {
             ("lowers_confidence", &rule.lowers_confidence),
             (ALSO_FIXES, &rule.also_fixes),
         ];
-        let of_fixes = rule.fixes.iter().map(|fix| (ALSO_FIXES, &fix.also_fixes));
+        // Advice that has not been read yet was checked by tests.
+        let advice = rule.advice.get().and_then(|advice| advice.as_ref().ok());
+        let fixes = advice.into_iter().flat_map(|advice| &advice.fixes);
+        let of_fixes = fixes.map(|fix| (ALSO_FIXES, &fix.also_fixes));
         for (key, globs) in relations.into_iter().chain(of_fixes) {
             for glob in globs {
                 // Findings of one rule can have one repair.

@@ -320,27 +320,28 @@ pub(super) fn say(
             message,
         })
     };
-    let fix = rule
+    let advice = rule.advice().map_err(|why| vec![why.to_owned().into()])?;
+    let fix = advice
         .fix(&context)
         .map_err(|why| vec![format!("fix: {why}").into()])?;
-    let why = render(Sentence::Why, &rule.why);
-    let advice = fix.map(|(index, fix)| render(Sentence::Fix(index), &fix.text));
-    let edits = rule
+    let why = render(Sentence::Why, &advice.why);
+    let fix_text = fix.map(|(index, fix)| render(Sentence::Fix(index), &fix.text));
+    let edits = advice
         .edits(&context)
         .map_err(|why| format!("edit: {why}").into());
-    let message = render(Sentence::Message, &rule.message);
-    match (why, advice.transpose(), edits, message) {
-        (Ok(why), Ok(advice), Ok(_), Ok(message)) => Ok(Said::Fired(Fired {
+    let message = render(Sentence::Message, &advice.message);
+    match (why, fix_text.transpose(), edits, message) {
+        (Ok(why), Ok(fix_text), Ok(_), Ok(message)) => Ok(Said::Fired(Fired {
             message,
             saving,
             launches_removed,
             severity,
             minor,
             why,
-            fix: fix.map(|(index, _)| index).zip(advice),
+            fix: fix.map(|(index, _)| index).zip(fix_text),
         })),
-        (why, advice, edits, message) => {
-            let failures = [why.err(), advice.err(), edits.err(), message.err()];
+        (why, fix_text, edits, message) => {
+            let failures = [why.err(), fix_text.err(), edits.err(), message.err()];
             Err(failures.into_iter().flatten().collect())
         }
     }
@@ -420,7 +421,7 @@ mod tests {
         let of_rule = |rule: &Rule| {
             let mut failures = BTreeSet::new();
             let mut rendered = 0;
-            let mut used = facts_of_sentences(rule);
+            let mut used = facts_of_sentences(rule, rule.advice().unwrap());
             let closed = facts::all().iter().filter(|fact| used.contains(&fact.name));
             let closed: Vec<&Fact> = closed.filter(|fact| !fact.values().is_empty()).collect();
             used.retain(|name| {
@@ -593,7 +594,8 @@ mod tests {
             &rule.saving_ns,
             &rule.outside_ns,
         ];
-        let fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
+        let fixes = &rule.advice().unwrap().fixes;
+        let fixes = fixes.iter().filter_map(|fix| fix.when.as_ref());
         let conditions = conditions.into_iter().flatten().chain(fixes);
         for expr in conditions.chain([&rule.when]) {
             compared += usize::from(result(expr, &names).is_ok());

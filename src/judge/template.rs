@@ -617,8 +617,7 @@ mod tests {
     fn sentences_of_built_in_rules_name_what_the_engine_asks_for() {
         let rules = crate::judge::RuleSet::builtin().unwrap();
         for rule in rules.rules() {
-            let fixes = rule.fixes.iter().map(|fix| &fix.text);
-            for sentence in [&rule.message, &rule.why].into_iter().chain(fixes) {
+            for sentence in rule.advice().unwrap().sentences() {
                 let template = MARKDOWN.template_from_str(&sentence.source).unwrap();
                 let named = jinja::names(&jinja::tags(&sentence.source));
                 let asked = jinja::names_by_the_engine(&template);

@@ -39,9 +39,9 @@ impl RuleReader<'_> {
         let fires = tables.iter().any(|t| t.has("fires"));
         let silent = tables.iter().any(|t| t.has("silent"));
         for (there, what) in [(fires, "fires"), (silent, "is silent")] {
-            if !there && !refused && !self.file.untested {
+            if !there && !refused && !self.tested {
                 let title = format!("no test in which the rule {what}");
-                let complaint = Complaint::error(&self.file.source, 0..0, title, "")
+                let complaint = Complaint::error(self.source, 0..0, title, "")
                     .with_help("examples are a rule's tests: `rules new` writes the first ones");
                 root.push(complaint);
             }

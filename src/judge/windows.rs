@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn rules_about_idle_time_use_the_light_recording() {
-        let files = RuleSet::builtin_files_to_judge();
+        let files = RuleSet::builtin_files_for_analysis();
         let rules = RuleSet::load(&files, &Selection::default(), facts::all()).unwrap();
         for (id, about_idle) in [
             ("host/launch-bound", true),

@@ -196,17 +196,31 @@ fn the_optimizer_is_that_of_the_finding() {
 fn words_of_rules_that_decide_about_scripts_exist() {
     let rules = RuleSet::builtin().unwrap_or_else(|complaints| panic!("{complaints}"));
     let of = |id: &str| rules.rules().iter().find(|rule| rule.id == id).unwrap();
-    let foreach = &of("layers/optimizer-foreach").message.source;
+    let foreach = &of("layers/optimizer-foreach")
+        .advice()
+        .unwrap()
+        .message
+        .source;
     assert!(foreach.contains("{% elif sgd %}SGD{% else %}"), "{foreach}");
     let norm = of("layers/norm-unfused");
-    let texts = || norm.fixes.iter().map(|fix| fix.text.source.as_str());
+    let texts = || {
+        norm.advice()
+            .unwrap()
+            .fixes
+            .iter()
+            .map(|fix| fix.text.source.as_str())
+    };
     assert_eq!(
         texts()
             .filter(|text| text.contains("The mean is subtracted"))
             .count(),
         1
     );
-    let products = &of("layers/projections-unfused").message.source;
+    let products = &of("layers/projections-unfused")
+        .advice()
+        .unwrap()
+        .message
+        .source;
     assert!(
         products.contains("{{ chain.length }} products follow each other"),
         "{products}"

@@ -104,7 +104,7 @@ fn seed_rules_costs_and_gpus_load() {
             id: "user/seed".to_owned(),
             source: Source::new(&name, &text),
             builtin: false,
-            untested: false,
+            decision: None,
         };
         let set = RuleSet::load(&[file], &Selection::default(), facts::all());
         assert_eq!(set.err().map(|c| c.render(false)), None, "{name}");

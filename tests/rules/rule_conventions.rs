@@ -135,10 +135,11 @@ fn may_be_absent(rule: &Rule) -> BTreeSet<&'static str> {
 #[test]
 fn rules_name_public_sources() {
     for rule in rules().rules() {
-        assert!(!rule.references.is_empty(), "{}: no references", rule.id);
-        let distinct: BTreeSet<&String> = rule.references.iter().collect();
-        assert_eq!(distinct.len(), rule.references.len(), "{}", rule.id);
-        for reference in &rule.references {
+        let references = &rule.advice().unwrap().references;
+        assert!(!references.is_empty(), "{}: no references", rule.id);
+        let distinct: BTreeSet<&String> = references.iter().collect();
+        assert_eq!(distinct.len(), references.len(), "{}", rule.id);
+        for reference in references {
             let page = reference.strip_prefix("https://");
             assert!(
                 page.is_some_and(|p| p.contains('.') && !p.contains(char::is_whitespace)),
@@ -184,7 +185,8 @@ fn expressions_do_not_write_out_what_was_measured() {
     for rule in rules().rules() {
         let savings = [&rule.saving_ns, &rule.saving_low_ns, &rule.launches_removed];
         let conditions = [&rule.require, &rule.error_when, &rule.minor_when];
-        let of_fixes = rule.fixes.iter().filter_map(|fix| fix.when.as_ref());
+        let fixes = &rule.advice().unwrap().fixes;
+        let of_fixes = fixes.iter().filter_map(|fix| fix.when.as_ref());
         let lets = rule.lets.iter().map(|named| &named.expr);
         let others = conditions.into_iter().flatten().chain(of_fixes).chain(lets);
         let checked = (savings.into_iter().flatten().map(|saving| (saving, true)))
@@ -468,8 +470,7 @@ fn sentences_give_totals_per_step() {
         if rule.category() == "profile" {
             continue;
         }
-        let fixes = rule.fixes.iter().map(|fix| &fix.text);
-        for text in [&rule.message, &rule.why].into_iter().chain(fixes) {
+        for text in rule.advice().unwrap().sentences() {
             for printed in text.source.split("{{ ").skip(1) {
                 let Some(total) = TOTALS
                     .iter()

@@ -100,7 +100,7 @@ fn rule_file(id: &str, body: &str) -> RuleFile {
         id: id.to_owned(),
         source: Source::new(format!("{id}.toml"), text),
         builtin: false,
-        untested: false,
+        decision: None,
     }
 }
 

@@ -284,7 +284,7 @@ pub(super) fn file(id: &str, text: &str) -> RuleFile {
         id: id.to_owned(),
         source: pyprof_advise::base::diag::Source::new(format!("{id}.toml"), text),
         builtin: false,
-        untested: false,
+        decision: None,
     }
 }
 
