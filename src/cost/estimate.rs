@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::kernel_name::{DecodedName, decode};
+use super::kernel_name::{DecodedName, Family, TensorCore, decode};
+use super::model::{Costed, Coverage, Dims, OpCost, SiteCost, UnknownCost};
+use super::ops;
 use super::roofline::roofline;
 use super::user::{UserCost, UserCosts};
-use super::{Costed, Coverage, Dims, Family, OpCost, SiteCost, TensorCore, UnknownCost, ops};
 use crate::base::DType;
 use crate::correlate::{
     Arg, ArgValue, Direction, OpArgs, OpCallId, OpName, Run, Site, SiteId, SiteKernel,

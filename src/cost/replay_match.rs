@@ -10,7 +10,8 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::kernel_name::{DecodedName, Family, decode};
-use super::{Costed, ops};
+use super::model::Costed;
+use super::ops;
 use crate::correlate::{Direction, OpCallId, ReplayNames, ReplayedWork, StepId, WithoutOperator};
 use crate::profile::{DeviceId, KernelId, StrId};
 

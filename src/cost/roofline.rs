@@ -4,7 +4,8 @@
 //! Performance Model", CACM 2009. Ideal times use the peaks; reachable times use the shares of them
 //! that well-tuned kernels reach, from `calibration/`.
 
-use super::{Bound, Family, OpCost, TensorCore};
+use super::kernel_name::{Family, TensorCore};
+use super::model::{Bound, OpCost};
 use crate::base::DType;
 use crate::gpu::Gpu;
 

@@ -88,7 +88,7 @@ fn code(text: &str) -> Vec<(usize, &str)> {
     let lines: Vec<&str> = text.lines().collect();
     let begin_tests = |at: &usize| {
         let mut behind = lines[at + 1..].iter();
-        lines[*at] == "#[cfg(test)]"
+        matches!(lines[*at], "#[cfg(test)]" | "#[cfg(all(test, unix))]")
             && behind
                 .find(|line| !line.starts_with("#["))
                 .is_some_and(|line| line.ends_with('{'))
@@ -168,6 +168,7 @@ const ACYCLIC_MODULES: &[&str] = &[
     "capture",
     "compare",
     "correlate",
+    "cost",
     "export",
     "gpu",
     "host",

@@ -4,9 +4,9 @@
 //! Template argument orders are those of FlashAttention's `flash_fwd_launch_template.h` and
 //! `hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp`.
 
+use super::decoded::{DecodedName, Family, TensorCore};
 use super::scan::{self, Parts};
 use super::tokens::{arch, arch_in, type_token};
-use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 
 /// Decodes a fused attention kernel.

@@ -4,11 +4,10 @@
 //! Families and token meanings are taken from observed kernel names and, for CUTLASS, from the naming
 //! scheme in its `library/generator.py`.
 
+use super::decoded::{DecodedName, Family, LABEL, Role, TensorCore};
 use super::scan::{self, Parts};
 use super::tokens::{Instruction, arch, arch_in, capability, dims, is_layout, type_token};
-use super::{DecodedName, Family, LABEL, TensorCore};
 use crate::base::DType;
-use crate::cost::Role;
 
 /// The library whose naming scheme an identifier follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 //! means CUDA cores. Only base names are matched, because whole names match too much: `lambda`
 //! contains the optimizer `lamb`.
 
-use crate::base::DType;
-use crate::base::words::words;
+use decoded::LABEL;
 
 mod attention;
+mod decoded;
 mod library;
 mod native;
 mod scan;
@@ -17,6 +17,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tokens;
+
+pub use decoded::{DecodedName, Family, Role, TensorCore};
 
 /// Recognizes one group of kernels: fills in the decoded name and returns whether the kernel belongs
 /// to the group.
@@ -38,9 +40,6 @@ const READERS: &[Reader] = &[
     table::kernels,
     table::words,
 ];
-
-/// Maximum length of a label, in characters.
-const LABEL: usize = 60;
 
 /// Decodes a kernel's name, demangled or mangled. Any text is accepted. The time is linear in its
 /// length, and only the first 16 KiB are read.
@@ -75,180 +74,4 @@ pub fn is_communication(name: &str) -> bool {
     let parts = scan::Parts::of(&text);
     let mut out = DecodedName::of_base(&parts);
     !native::inductor(&parts, &mut out) && native::communication(&parts, &mut out)
-}
-
-words! {
-    /// What kind of work a kernel or an operator does.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub enum Family with fn name {
-        /// Matrix products.
-        Gemm = "gemm",
-        /// Convolutions.
-        Conv = "conv",
-        /// Fused attention.
-        Attention = "attention",
-        /// Recurrent layers: LSTM, GRU, plain RNN.
-        Rnn = "rnn",
-        /// Normalization layers: batch, layer, group, instance and RMS norm.
-        Norm = "norm",
-        /// Softmax and log-softmax.
-        Softmax = "softmax",
-        /// Loss functions.
-        Loss = "loss",
-        /// Elementwise operators.
-        Pointwise = "pointwise",
-        /// Dropout.
-        Dropout = "dropout",
-        /// Reductions: sum, mean, max, norm of a tensor; operators such as `cumsum`.
-        Reduce = "reduce",
-        /// Copies by a kernel that keep the element type.
-        Copy = "copy",
-        /// Copies that change the element type.
-        Cast = "cast",
-        /// NCHW <-> NHWC and other layout changes made by a library.
-        Layout = "layout",
-        /// Concatenation.
-        Cat = "cat",
-        /// Writing one value to all elements.
-        Fill = "fill",
-        /// Random number generation.
-        Random = "random",
-        /// Embedding lookups and their gradients.
-        Embedding = "embedding",
-        /// Gather, scatter, index selection and masking.
-        Index = "index",
-        /// Sorting, top-k and unique.
-        Sort = "sort",
-        /// Kernels of scans, where each element depends on those before it: running sums, the states of Mamba.
-        Scan = "scan",
-        /// Pooling.
-        Pool = "pool",
-        /// Resizing and grid sampling.
-        Interpolate = "interpolate",
-        /// Optimizer steps and gradient scaling.
-        Optimizer = "optimizer",
-        /// Collectives and point-to-point messages between GPUs.
-        Communication = "communication",
-        /// Memory copies that a profiler lists among the kernels.
-        Memcpy = "memcpy",
-        /// Memory sets that a profiler lists among the kernels.
-        Memset = "memset",
-        /// Split-K reductions, offset computations, epilogues, Winograd transforms.
-        Helper = "helper",
-        /// Conversions to and from quantized types.
-        Quantize = "quantize",
-        /// Operators that a compiler fused into one kernel whose name does not tell their kind.
-        Fused = "fused",
-    } unlisted {
-        /// The kind of work is not known.
-        #[default]
-        Unknown = "unknown",
-    }
-}
-
-impl Family {
-    /// The families whose work can run on Tensor Cores.
-    pub const MATH: &[Family] = &[Family::Gemm, Family::Conv, Family::Attention, Family::Rnn];
-
-    /// Whether work of this family can run on Tensor Cores.
-    pub fn is_math(self) -> bool {
-        Family::MATH.contains(&self)
-    }
-}
-
-/// Whether a kernel runs on Tensor Cores (AMD: matrix cores).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum TensorCore {
-    /// It does.
-    Yes,
-    /// It runs on CUDA cores (AMD: vector units).
-    No,
-    /// The name does not tell.
-    #[default]
-    Unknown,
-}
-
-impl TensorCore {
-    /// Whether it does, where the name tells.
-    pub fn known(self) -> Option<bool> {
-        match self {
-            TensorCore::Yes => Some(true),
-            TensorCore::No => Some(false),
-            TensorCore::Unknown => None,
-        }
-    }
-}
-
-/// The properties in a kernel's name.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DecodedName {
-    /// The function's name with its namespaces, without return type, template arguments and
-    /// parameters: `at::native::vectorized_elementwise_kernel`, `ampere_sgemm_128x64_tn`.
-    pub base: String,
-    /// A short label for reports: the last segment of the base name, the functor
-    /// (`elementwise: direct_copy`) or the CUTLASS template name.
-    pub label: String,
-    /// The kind of work.
-    pub family: Family,
-    /// Whether it runs on Tensor Cores.
-    pub tensor_core: TensorCore,
-    /// The dtype of the math, if the name has it.
-    pub dtype: Option<DType>,
-    /// Size in bytes of the elements of a kernel that only moves data, from `OpaqueType<2u>`.
-    pub element_bytes: Option<u32>,
-    /// Thread block tile (M, N) in elements.
-    pub tile: Option<(u32, u32)>,
-    /// Thread block tile along K in elements.
-    pub tile_k: Option<u32>,
-    /// Operand alignment in elements that the kernel requires, if the name has it (`_align2`, `ldg8`).
-    /// Not read from `aligna4_alignc4` of `ffma` kernels.
-    pub align: Option<u32>,
-    /// Operand layout letters, `tn`, `nt`, `TNN`.
-    pub layout: Option<String>,
-    /// Whether Tensor Cores add up in fp16 (`h16816gemm`): some boards do that at twice the rate.
-    pub half_accumulation: bool,
-    /// Whether the reduction dimension is split over thread blocks.
-    pub split_k: bool,
-    /// Whether the grid size is independent of the problem size (persistent, stream-K, warp
-    /// specialized, NCCL).
-    pub persistent: bool,
-    /// Compute capability of the architecture in the name: `sm80_` and `ampere_` are (8, 0), `volta_`
-    /// is (7, 0).
-    pub arch: Option<(u32, u32)>,
-    /// The gradient that a convolution kernel computes, if the name has it.
-    pub conv_role: Option<super::Role>,
-    /// Whether the kernel reads or writes strided or broadcast memory (plain
-    /// `elementwise_kernel<128, N>`).
-    pub strided: Option<bool>,
-    /// Elements that each thread of an elementwise loop handles, if the name has it. A
-    /// `vectorized_elementwise_kernel` has the number that it reads at once; it may handle more.
-    pub per_thread: Option<u32>,
-    /// Whether Triton or Inductor compiled the kernel.
-    pub triton: bool,
-    /// Whether the kernel does no math of its own. FLOPs of a call are never assigned to it.
-    pub helper: bool,
-    /// Attention: whether the template arguments select a causal mask.
-    pub causal: Option<bool>,
-    /// Attention: whether queries see the keys of a sliding window or chunk only.
-    pub windowed: Option<bool>,
-    /// Communication: the collective, `all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, `send_recv`, ...
-    pub collective: Option<&'static str>,
-    /// Whether it is a Winograd or FFT convolution, which multiplies fewer numbers than the direct
-    /// algorithm.
-    pub fast_conv: bool,
-    /// The type that a generic function of a library runs, where it is none of the library's own: the
-    /// `mine::Gemm` of `cutlass::device_kernel<mine::Gemm>`.
-    pub wraps: Option<String>,
-}
-
-impl DecodedName {
-    /// The state before any reader has run: name and element size only.
-    fn of_base(parts: &scan::Parts<'_>) -> DecodedName {
-        DecodedName {
-            base: parts.base.clone(),
-            label: scan::cut(parts.name(), 240).to_owned(),
-            element_bytes: scan::opaque_bytes(parts.args),
-            ..DecodedName::default()
-        }
-    }
 }

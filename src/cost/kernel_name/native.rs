@@ -1,8 +1,8 @@
 //! PyTorch kernels whose work is named by a template argument: elementwise loops, reductions, softmax,
 //! multi-tensor optimizers; also kernels that Inductor generates.
 
+use super::decoded::{DecodedName, Family, TensorCore};
 use super::scan::{self, Ident, Parts};
-use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 use crate::profile::collective_in;
 

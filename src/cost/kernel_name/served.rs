@@ -1,9 +1,9 @@
 //! Matrix products of libraries for inference, whose names have no word for a product: quantized weights,
 //! few rows, the experts of a layer in one kernel.
 
+use super::decoded::{DecodedName, Family, TensorCore};
 use super::scan::{self, Parts};
 use super::tokens::type_token;
-use super::{DecodedName, Family, TensorCore};
 use crate::base::DType;
 
 /// The start of the last segment of a base name in lower case, and the unit.

@@ -1,7 +1,7 @@
 //! Kernels known by name, and words that indicate a family if nothing else matches.
 
+use super::decoded::{DecodedName, Family, TensorCore};
 use super::scan::{self, Parts};
-use super::{DecodedName, Family, TensorCore};
 
 /// The part of a name in which a row's text must occur. All lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The tokens of library kernel names: architectures, instructions, types, tiles, layouts.
 
+use super::decoded::Role;
 use super::scan;
 use crate::base::DType;
-use crate::cost::Role;
 
 const ARCHITECTURES: &[(&str, (u32, u32))] = &[
     ("kepler", (3, 5)),

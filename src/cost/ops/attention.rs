@@ -1,11 +1,11 @@
 //! Fused attention. The S x S matrix never reaches DRAM; softmax is not counted.
 
-use super::Entry;
-use super::call::{Call, count, data_dependent, product, sum, total};
+use super::call::{Call, Entry, count, data_dependent, product, sum, total};
 use crate::base::DType;
 use crate::correlate::Tensor;
-use crate::cost::{
-    AttentionSize, Dims, Family, FlopsClass, OpCost, UnknownCost, causal_pairs_at_the_end,
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{
+    AttentionSize, Dims, FlopsClass, OpCost, UnknownCost, causal_pairs_at_the_end,
     causal_pairs_at_the_start,
 };
 
@@ -304,15 +304,15 @@ fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// The requests of one execution of a served model, in sums over them.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cost) struct CachedLengths {
+pub(crate) struct CachedLengths {
     /// New tokens.
-    pub(in crate::cost) tokens: u64,
+    pub(crate) tokens: u64,
     /// Keys that they attend to.
-    pub(in crate::cost) keys: u64,
+    pub(crate) keys: u64,
     /// Pairs of a new token and a key that are multiplied.
-    pub(in crate::cost) pairs: u64,
+    pub(crate) pairs: u64,
     /// The element type of the cache.
-    pub(in crate::cost) cache: DType,
+    pub(crate) cache: DType,
 }
 
 /// The cost of vLLM's attention over all cached keys of the requests; the call has none of their lengths.

@@ -5,12 +5,33 @@
 //! each at its own element size; an expanded (stride 0) dimension counts once. This is the convention
 //! of NVIDIA's Deep Learning Performance guide (GPU Performance Background).
 
+use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
-use crate::cost::{Dims, OpCost, Role, RoleCost, UnknownCost};
+use crate::cost::kernel_name::{Family, Role};
+use crate::cost::model::{Dims, FlopsClass, OpCost, RoleCost, UnknownCost};
 
-use super::Entry;
-use super::name::Origin;
+/// One entry of the cost table: the names of an operator, its cost and the source of the formula.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Names without namespace, leading or trailing underscores and overload.
+    pub names: &'static [&'static str],
+    /// Libraries that define these names; empty for PyTorch itself.
+    pub namespaces: &'static [&'static str],
+    /// The kind of work.
+    pub family: Family,
+    /// How certain the FLOP count is.
+    pub class: FlopsClass,
+    /// FLOPs of the forward, or of the call for operators without a backward, as a formula.
+    pub flops: &'static str,
+    /// DRAM bytes of the same call, as a formula.
+    pub bytes: &'static str,
+    /// The cost of the backward in terms of the forward's arguments; empty where there is none.
+    pub backward: &'static str,
+    /// The source of the formula or convention.
+    pub source: &'static str,
+    pub(super) handler: fn(&Call) -> Result<OpCost, UnknownCost>,
+}
 
 /// Bytes, if every element type is known.
 pub(super) type Bytes = Result<u64, UnknownCost>;
@@ -366,13 +387,13 @@ pub(super) fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 /// The number of elements of a shape.
-pub(in crate::cost) fn count(shape: &[u64]) -> u64 {
+pub(crate) fn count(shape: &[u64]) -> u64 {
     product(shape.iter().copied())
 }
 
 /// The number of elements that a tensor occupies in memory. Expanded dimensions count once, and
 /// overlapping windows (`as_strided`, `unfold`) count at most the memory they span.
-pub(in crate::cost) fn distinct(t: &Tensor) -> u64 {
+pub(crate) fn distinct(t: &Tensor) -> u64 {
     let elements = count(&t.shape);
     let Some(strides) = t.strides.as_ref().filter(|s| s.len() == t.shape.len()) else {
         return elements;

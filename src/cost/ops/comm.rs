@@ -2,12 +2,12 @@
 //! slowest rank, so they have no roofline. The relevant numbers are the size of the message and the
 //! bytes that each rank must send for it.
 
-use super::Entry;
-use super::call::{Call, product, size, sum};
+use super::call::{Call, Entry, product, size, sum};
 use super::name::{NormalName, Origin};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, OpCost, UnknownCost};
 use crate::profile::collective_in;
 
 const NOTE: &str =
@@ -136,7 +136,7 @@ fn message_cost(
 
 /// The keyword of [`OpArgs`](crate::correlate::OpArgs) for the number of ranks of all process groups of a job, for
 /// calls that do not record that of their own.
-pub(in crate::cost) const EVERY_GROUP_SIZE: &str = "size of every group";
+pub(crate) const EVERY_GROUP_SIZE: &str = "size of every group";
 
 /// The ranks of the group, from its recorded size, the arguments or `shapes`: the bytes of each argument with
 /// tensors.

@@ -1,14 +1,10 @@
 //! Convolutions and their three gradients. FLOPs are those of the direct algorithm, even if the library
 //! ran Winograd or FFT.
 
-use super::Entry;
-use super::call::{Call, Given, WorkPart, count, elements, product, size, to_sizes, total};
+use super::call::{Call, Entry, Given, WorkPart, count, elements, product, size, to_sizes, total};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{ConvSize, Dims, Family, FlopsClass, OpCost, Role, UnknownCost};
-
-mod pair;
-
-pub(in crate::cost) use pair::with_partners;
+use crate::cost::kernel_name::{Family, Role};
+use crate::cost::model::{ConvSize, Dims, FlopsClass, OpCost, UnknownCost};
 
 const CONVOLUTION: Entry = Entry {
     names: &[
@@ -82,15 +78,15 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 /// The sizes that a convolution's cost depends on.
 #[derive(Debug, Clone, Copy)]
-struct Conv {
+pub(super) struct Conv {
     /// `transposed` swaps the channels in the weight only.
-    size: ConvSize,
+    pub(super) size: ConvSize,
     /// Elements of the weight.
     weight: u64,
 }
 
 impl Conv {
-    fn flops(&self) -> u64 {
+    pub(super) fn flops(&self) -> u64 {
         let spatial = if self.size.transposed {
             self.size.in_spatial
         } else {
@@ -103,7 +99,7 @@ impl Conv {
         product([self.size.n, self.size.k, self.size.out_spatial])
     }
 
-    fn dims(&self) -> Dims {
+    pub(super) fn dims(&self) -> Dims {
         Dims::Conv(self.size)
     }
 }
@@ -257,13 +253,13 @@ fn forward(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// The gradients that are requested.
 #[derive(Debug, Clone, Copy)]
-struct Mask {
-    input: bool,
-    weight: bool,
-    bias: bool,
+pub(super) struct Mask {
+    pub(super) input: bool,
+    pub(super) weight: bool,
+    pub(super) bias: bool,
 }
 
-fn gradients(
+pub(super) fn gradients(
     call: &Call,
     conv: Conv,
     x: &Tensor,
@@ -341,7 +337,7 @@ fn native_groups(call: &Call, x: &Tensor) -> u64 {
     }
 }
 
-fn assemble(
+pub(super) fn assemble(
     x: &Tensor,
     w: &Tensor,
     groups: u64,
@@ -392,7 +388,7 @@ fn assemble(
     Ok(Conv { size, weight })
 }
 
-fn spatial(x: &Tensor, dims: usize) -> Result<&[u64], UnknownCost> {
+pub(super) fn spatial(x: &Tensor, dims: usize) -> Result<&[u64], UnknownCost> {
     let rank = x.shape.len();
     if dims == 0 || !(rank == dims + 1 || rank == dims + 2) {
         return Err(UnknownCost::BadArguments);
@@ -544,7 +540,7 @@ fn looks_transposed(dy: &Tensor, x: &Tensor, w: &Tensor) -> bool {
     channels(dy) != first && channels(x) == first
 }
 
-fn deduced_groups(x: &Tensor, w: &Tensor, transposed: bool) -> Result<u64, UnknownCost> {
+pub(super) fn deduced_groups(x: &Tensor, w: &Tensor, transposed: bool) -> Result<u64, UnknownCost> {
     if transposed {
         return Ok(1);
     }

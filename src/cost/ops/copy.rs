@@ -1,10 +1,12 @@
 //! Data movement without arithmetic: copies, casts, concatenation, filling.
 
-use super::Entry;
-use super::call::{Call, axis, count, elements, product, promote, size, sum, to_sizes, total};
+use super::call::{
+    Call, Entry, axis, count, elements, product, promote, size, sum, to_sizes, total,
+};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{FlopsClass, OpCost, UnknownCost};
 
 const COPY: Entry = Entry {
     names: &["copy", "foreach_copy"],

@@ -1,11 +1,11 @@
 //! Embedding tables. The cost is that of the gathered rows, not of the table.
 
-use super::Entry;
-use super::call::{Call, count, product, size, sum, total};
+use super::call::{Call, Entry, count, product, size, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::Tensor;
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, OpCost, UnknownCost};
 
 const EMBEDDING: Entry = Entry {
     names: &["embedding", "embedding_dense"],

@@ -3,10 +3,10 @@
 //! Which experts get tokens is not in a profile, so the bytes count every expert that may have got one, and
 //! the cost is the most that the call can need.
 
-use super::Entry;
-use super::call::{Call, data_dependent, product, sum, total};
+use super::call::{Call, Entry, data_dependent, product, sum, total};
 use crate::correlate::Tensor;
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, OpCost, UnknownCost};
 
 /// What is assumed where operators are given the weights.
 const GIVEN: &str = "experts: each one that may have got a token counts as read, and all that the router \
@@ -141,10 +141,10 @@ fn with_weights(call: &Call) -> Result<OpCost, UnknownCost> {
 
 /// A kernel of a call: its name, its tile (columns of the weights by tokens) and its grid.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cost) struct Launched<'a> {
-    pub(in crate::cost) name: &'a str,
-    pub(in crate::cost) tile: (u32, u32),
-    pub(in crate::cost) grid: [u32; 3],
+pub(crate) struct Launched<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) tile: (u32, u32),
+    pub(crate) grid: [u32; 3],
 }
 
 /// Sizes that follow from the kernels of a call.
@@ -332,7 +332,7 @@ mod tests {
     use super::super::cost_of_experts;
     use super::super::testing::{call, check, fprop};
     use super::{Launched, experts_per_token};
-    use crate::cost::UnknownCost;
+    use crate::cost::model::UnknownCost;
 
     #[test]
     fn experts_with_given_weights_cost_their_products_and_at_most_all_weights() {

@@ -1,10 +1,10 @@
 //! Kernels compiled by TorchInductor. Their host event is named after the kernel
 //! (`triton_poi_fused_add_mul_3`) and lists every pointer argument, outputs included.
 
-use super::Entry;
-use super::call::{Bytes, Call, count, data_dependent, distinct, elements, product, total};
+use super::call::{Bytes, Call, Entry, count, data_dependent, distinct, elements, product, total};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{ConvSize, Dims, Family, FlopsClass, GemmSize, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{ConvSize, Dims, FlopsClass, GemmSize, OpCost, UnknownCost};
 
 const NOTE: &str = "a compiled kernel: its arithmetic is not in the profile, and its name does not tell inputs \
      from outputs";
@@ -341,7 +341,7 @@ fn fused_operators(name: &str) -> impl Iterator<Item = &str> + Clone {
 #[cfg(test)]
 mod tests {
     use super::super::testing::fprop;
-    use crate::cost::{OpCost, UnknownCost};
+    use crate::cost::model::{OpCost, UnknownCost};
 
     /// The cost of a kernel on fp16 buffers of these shapes and numbers of elements.
     fn of(name: &str, shapes: &[&[u64]], sizes: &[i64]) -> Result<OpCost, UnknownCost> {

@@ -1,12 +1,12 @@
 //! Matrix products. FLOPs are `2 batch m n k`; bias, alpha and beta are not counted.
 
-use super::Entry;
 use super::call::{
-    Bytes, Call, Given, WorkPart, broadcast, count, distinct, elements, product, sum, total,
+    Bytes, Call, Entry, Given, WorkPart, broadcast, count, distinct, elements, product, sum, total,
 };
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, GemmSize, OpCost, Role, UnknownCost};
+use crate::cost::kernel_name::{Family, Role};
+use crate::cost::model::{Dims, FlopsClass, GemmSize, OpCost, UnknownCost};
 
 const MATMUL: Entry = Entry {
     names: &["mm", "bmm", "matmul", "dot", "vdot", "inner", "mv"],

@@ -1,13 +1,13 @@
 //! Gather, scatter, masks, sorting and rearranging.
 
-use super::Entry;
 use super::call::{
-    Call, Given, broadcast, count, distinct, elements, product, rows, size, sum, total,
+    Call, Entry, Given, broadcast, count, distinct, elements, product, rows, size, sum, total,
 };
 use super::copy::{duplicate, without};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{FlopsClass, OpCost, UnknownCost};
 
 const WORST_CASE: &str = "worst case: every element selected (the output's size is data)";
 const SORT_NOTE: &str = "compulsory bytes only: a radix sort makes several passes";

@@ -1,11 +1,11 @@
 //! Losses. A loss reads its inputs once and writes one number, or one per element.
 
-use super::Entry;
-use super::call::{Bytes, Call, count, elements, product, rows, sum, total};
+use super::call::{Bytes, Call, Entry, count, elements, product, rows, sum, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, OpCost, UnknownCost};
 
 const ELEMENTWISE: Entry = Entry {
     names: &[

@@ -16,7 +16,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::{Family, FlopsClass, OpCost, Role, UnknownCost};
+use super::kernel_name::{Family, Role};
+use super::model::{OpCost, UnknownCost};
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
 use call::Call;
@@ -26,6 +27,7 @@ mod attention;
 mod call;
 mod comm;
 mod conv;
+mod conv_pair;
 mod copy;
 mod embedding;
 mod experts;
@@ -44,33 +46,12 @@ mod serving;
 #[cfg(test)]
 mod testing;
 
-pub(in crate::cost) use attention::CachedLengths;
-pub(in crate::cost) use call::{count, distinct};
-pub(in crate::cost) use comm::EVERY_GROUP_SIZE;
-pub(in crate::cost) use experts::Launched;
-pub(in crate::cost) use serving::{bytes_per_key, weight_bytes};
-
-/// One entry of the cost table: the names of an operator, its cost and the source of the formula.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry {
-    /// Names without namespace, leading or trailing underscores and overload.
-    pub names: &'static [&'static str],
-    /// Libraries that define these names; empty for PyTorch itself.
-    pub namespaces: &'static [&'static str],
-    /// The kind of work.
-    pub family: Family,
-    /// How certain the FLOP count is.
-    pub class: FlopsClass,
-    /// FLOPs of the forward, or of the call for operators without a backward, as a formula.
-    pub flops: &'static str,
-    /// DRAM bytes of the same call, as a formula.
-    pub bytes: &'static str,
-    /// The cost of the backward in terms of the forward's arguments; empty where there is none.
-    pub backward: &'static str,
-    /// The source of the formula or convention.
-    pub source: &'static str,
-    handler: fn(&Call) -> Result<OpCost, UnknownCost>,
-}
+pub(crate) use attention::CachedLengths;
+pub use call::Entry;
+pub(crate) use call::{count, distinct};
+pub(crate) use comm::EVERY_GROUP_SIZE;
+pub(crate) use experts::Launched;
+pub(crate) use serving::{bytes_per_key, weight_bytes};
 
 const PARTS: &[&[Entry]] = &[
     gemm::ENTRIES,
@@ -238,7 +219,7 @@ fn cost_with_partners(
     if call.entry.family != Family::Conv {
         return Err(UnknownCost::NoScalars);
     }
-    conv::with_partners(&call, partners)
+    conv_pair::with_partners(&call, partners)
 }
 
 /// The cost of a served model's attention over cached keys, of which the call itself does not have the
@@ -246,7 +227,7 @@ fn cost_with_partners(
 ///
 /// # Errors
 /// As [`cost`]; [`UnknownCost::DataDependent`] for other operators.
-pub(in crate::cost) fn cost_with_lengths(
+pub(crate) fn cost_with_lengths(
     op: &OpName,
     args: &OpArgs,
     lengths: CachedLengths,
@@ -258,7 +239,7 @@ pub(in crate::cost) fn cost_with_lengths(
 ///
 /// # Errors
 /// As [`cost`]; [`UnknownCost::DataDependent`] for other operators and other kernels.
-pub(in crate::cost) fn cost_of_experts(
+pub(crate) fn cost_of_experts(
     op: &OpName,
     args: &OpArgs,
     kernels: &[Launched<'_>],

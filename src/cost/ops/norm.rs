@@ -1,11 +1,11 @@
 //! Softmax and normalizations. FLOPs are conventions; all of these operators are memory-bound.
 
-use super::Entry;
-use super::call::{Bytes, Call, Given, count, product, rows, size, sum, to_sizes, total};
+use super::call::{Bytes, Call, Entry, Given, count, product, rows, size, sum, to_sizes, total};
 use super::name::Origin;
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, OpCost, UnknownCost};
 
 const SOFTMAX: Entry = Entry {
     names: &["softmax", "log_softmax", "softmin"],

@@ -1,9 +1,9 @@
 //! Optimizers and the list operators that implement them. Costs are per parameter element.
 
-use super::Entry;
-use super::call::{Call, WorkPart, count, distinct, elements, product, sum};
+use super::call::{Call, Entry, WorkPart, count, distinct, elements, product, sum};
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Family, FlopsClass, OpCost, Role, UnknownCost};
+use crate::cost::kernel_name::{Family, Role};
+use crate::cost::model::{FlopsClass, OpCost, UnknownCost};
 
 const SAME_LIST: &str = "three different lists assumed; one passed twice would be read once";
 

@@ -2,13 +2,13 @@
 //! position. They are memory-bound for any function: even 20 FLOPs per element are far below any GPU's
 //! balance of FLOPs to bytes.
 
-use super::Entry;
 use super::call::{
-    Bytes, Call, Given, broadcast, count, distinct, elements, product, promote, sum, total,
+    Bytes, Call, Entry, Given, broadcast, count, distinct, elements, product, promote, sum, total,
 };
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{FlopsClass, OpCost, UnknownCost};
 
 const SOURCE: &str = "convention: one FLOP per output element, as TraceLens and DeepSpeed";
 

@@ -1,10 +1,10 @@
 //! Pooling and interpolation.
 
-use super::Entry;
-use super::call::{Call, Given, count, elements, product, size, to_sizes, total};
+use super::call::{Call, Entry, Given, count, elements, product, size, to_sizes, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{FlopsClass, OpCost, UnknownCost};
 
 const MAX: Entry = Entry {
     names: &[

@@ -1,10 +1,10 @@
 //! Reductions and scans.
 
-use super::Entry;
-use super::call::{Bytes, Call, Given, axis, count, elements, product, total};
+use super::call::{Bytes, Call, Entry, Given, axis, count, elements, product, total};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, OpCost, UnknownCost};
 
 const SUM: Entry = Entry {
     names: &["sum", "mean", "nansum", "nanmean", "prod"],

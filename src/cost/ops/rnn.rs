@@ -1,11 +1,13 @@
 //! Recurrent layers and cells. The cost is that of their GEMMs: every weight matrix is multiplied once
 //! with every time step of every sequence.
 
-use super::Entry;
-use super::call::{Bytes, Call, Given, WorkPart, count, elements, product, size, sum, total};
+use super::call::{
+    Bytes, Call, Entry, Given, WorkPart, count, elements, product, size, sum, total,
+};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, GemmSize, OpCost, Role, UnknownCost};
+use crate::cost::kernel_name::{Family, Role};
+use crate::cost::model::{Dims, FlopsClass, GemmSize, OpCost, UnknownCost};
 
 const LAYERS: Entry = Entry {
     names: &[

@@ -5,12 +5,12 @@
 //! Most of them take the tensors that they write as their first arguments, so the tensors of a call are
 //! all that it moves.
 
-use super::Entry;
-use super::call::{Bytes, Call, count, distinct, elements, product, size, sum, total};
+use super::call::{Bytes, Call, Entry, count, distinct, elements, product, size, sum, total};
 use super::name;
 use crate::base::DType;
 use crate::correlate::{ArgValue, OpArgs, OpName, Tensor};
-use crate::cost::{Dims, Family, FlopsClass, GemmSize, OpCost, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::{Dims, FlopsClass, GemmSize, OpCost, UnknownCost};
 
 /// Activations that multiply one half of their input by the activation of the other.
 const GATED: Entry = Entry {
@@ -191,7 +191,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 ];
 
 /// Bytes of the weights that a product multiplies with: they are the same for every batch.
-pub(in crate::cost) fn weight_bytes(op: &OpName, args: &OpArgs) -> Option<u64> {
+pub(crate) fn weight_bytes(op: &OpName, args: &OpArgs) -> Option<u64> {
     let name = name::normalize(op)?;
     let at = match &*name.base {
         "mm" | "linear" | "gemm_a16w16" | "rocm_unquantized_gemm" | "cpu_unquantized_gemm" => 1,
@@ -207,7 +207,7 @@ pub(in crate::cost) fn weight_bytes(op: &OpName, args: &OpArgs) -> Option<u64> {
 
 /// Bytes of keys and values that attention reads for each token of a request so far, where it reads all of
 /// them.
-pub(in crate::cost) fn bytes_per_key(op: &OpName, args: &OpArgs) -> Option<u64> {
+pub(crate) fn bytes_per_key(op: &OpName, args: &OpArgs) -> Option<u64> {
     let name = name::normalize(op)?;
     // `window_size_left` and `window_size_right`.
     let value = |at: usize| args.items.get(at).map(|arg| &arg.value);
@@ -460,7 +460,7 @@ fn rowwise_fp8(call: &Call) -> Result<OpCost, UnknownCost> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, fprop};
-    use crate::cost::UnknownCost;
+    use crate::cost::model::UnknownCost;
 
     #[test]
     fn operators_of_serving_engines_cost_what_their_signatures_say() {

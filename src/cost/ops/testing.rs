@@ -5,8 +5,8 @@
 use super::cost;
 use crate::base::DType;
 use crate::correlate::{Direction, OpArgs, OpName};
+use crate::cost::model::{OpCost, UnknownCost};
 use crate::cost::user::argument::testing::arguments;
-use crate::cost::{OpCost, UnknownCost};
 
 pub(super) fn op(full: &str) -> OpName {
     let (module, name) = full

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::testing::{call, check, fprop, of_dtype, op, totals};
 use super::*;
 use crate::correlate::{Arg, ArgValue, Tensor};
-use crate::cost::{AttentionSize, Dims, GemmSize};
+use crate::cost::model::{AttentionSize, Dims, GemmSize};
 
 fn bprop(text: &str) -> Result<OpCost, UnknownCost> {
     let (name, args) = call(text);

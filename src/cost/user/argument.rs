@@ -111,12 +111,12 @@ fn spelled_out(table: &Table<'_>) -> Option<Tensor> {
 /// Arguments for tests.
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-pub(in crate::cost) mod testing {
+pub(crate) mod testing {
     use super::word;
     use crate::correlate::{Arg, ArgValue, OpArgs};
 
     /// `fp16[4, 6], ?, bias = none`: arguments as in cost files; a list is `(1, 2)`, a text `'same'`.
-    pub(in crate::cost) fn arguments(text: &str) -> OpArgs {
+    pub(crate) fn arguments(text: &str) -> OpArgs {
         let items = parts(text).map(|item| {
             let named = item.split_once(" = ");
             Arg {

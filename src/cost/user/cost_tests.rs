@@ -1,8 +1,8 @@
 //! Runs the `[[test]]` entries of cost files.
 
-use super::{CostCase, ExpectedCost, UserCost, UserCosts};
+use super::model::{CostCase, ExpectedCost, UserCost, UserCosts};
 use crate::base::units::{self, count};
-use crate::cost::{OpCost, UnknownCost};
+use crate::cost::model::{OpCost, UnknownCost};
 
 /// The result of one test.
 #[derive(Debug, Clone, PartialEq)]

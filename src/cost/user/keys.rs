@@ -1,10 +1,20 @@
 //! The keys of cost files, for the loader, the documentation and the JSON Schema.
 
-use super::read::{DIRECTIONS, MAX_ENTRIES};
 use crate::base::cel;
 use crate::base::schema::{self, Key, Shape, keys};
+use crate::correlate::Direction;
 use crate::correlate::args::MAX_RANK;
-use crate::cost::{Family, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::UnknownCost;
+
+pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
+    (Direction::Fprop, "fprop"),
+    (Direction::Bprop, "bprop"),
+    (Direction::Update, "update"),
+];
+
+/// Maximum number of costs and tests in all files together.
+pub(super) const MAX_ENTRIES: usize = 5_000;
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
 const DIRECTION: Shape = Shape::Word(|| DIRECTIONS.map(|(_, word)| word).into());

@@ -8,7 +8,7 @@ use crate::base::DType;
 use crate::base::cel::{Ast, AstKind, Bindings, EvalFailure, NameResolver, NoName, Type, Value};
 use crate::base::suggest::did_you_mean;
 use crate::correlate::{ArgValue, OpArgs, Tensor};
-use crate::cost::UnknownCost;
+use crate::cost::model::UnknownCost;
 use crate::cost::ops::{count, distinct};
 
 /// One function of cost expressions.

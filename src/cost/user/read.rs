@@ -1,44 +1,67 @@
 //! Reads cost files into checked costs and reports every mistake.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::argument::argument;
-use super::keys::FILE_KEYS;
+use super::keys::{DIRECTIONS, FILE_KEYS, MAX_ENTRIES};
+use super::model::{CostCase, ExpectedCost, Formula, GemmDims, UserCost, UserCosts, undotted};
 use super::names::DeclaredArguments;
-use super::{CostCase, ExpectedCost, Formula, GemmDims, UserCost, UserCosts, undotted};
 use crate::base::cel;
 use crate::base::diag::{Complaint, Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, At, Table};
 use crate::correlate::{Direction, OpArgs, OpName};
-use crate::cost::{Family, UnknownCost};
+use crate::cost::kernel_name::Family;
+use crate::cost::model::UnknownCost;
 
-pub(super) const DIRECTIONS: [(Direction, &str); 3] = [
-    (Direction::Fprop, "fprop"),
-    (Direction::Bprop, "bprop"),
-    (Direction::Update, "update"),
-];
-
-/// Maximum number of costs and tests in all files together.
-pub(super) const MAX_ENTRIES: usize = 5_000;
-
-/// Reads all files.
-pub(super) fn files(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
-    let complaints = Complaints::new();
-    let mut all = UserCosts::default();
-    for source in sources {
-        Reader {
-            source,
-            complaints: &complaints,
+impl UserCosts {
+    /// Reads and checks the files at the given paths.
+    ///
+    /// # Errors
+    /// A message for each file that cannot be read and for each mistake in the others.
+    pub fn load(paths: &[PathBuf]) -> Result<UserCosts, Complaints> {
+        let complaints = Complaints::new();
+        let mut sources = Vec::new();
+        for path in paths {
+            match Source::read(path) {
+                Ok(source) => sources.push(source),
+                Err(complaint) => complaints.push(complaint),
+            }
         }
-        .read(&mut all);
-    }
-    if !complaints.is_empty() {
+        match UserCosts::read(&sources) {
+            Ok(costs) if complaints.is_empty() => return Ok(costs),
+            Ok(_) => {}
+            Err(others) => {
+                for complaint in others.sorted() {
+                    complaints.push(complaint);
+                }
+            }
+        }
         Err(complaints)
-    } else {
-        Ok(all)
+    }
+
+    /// Checks files that have been read.
+    ///
+    /// # Errors
+    /// A message for each mistake.
+    pub fn read(sources: &[Arc<Source>]) -> Result<UserCosts, Complaints> {
+        let complaints = Complaints::new();
+        let mut all = UserCosts::default();
+        for source in sources {
+            Reader {
+                source,
+                complaints: &complaints,
+            }
+            .read(&mut all);
+        }
+        if !complaints.is_empty() {
+            Err(complaints)
+        } else {
+            Ok(all)
+        }
     }
 }
 

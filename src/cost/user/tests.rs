@@ -4,7 +4,10 @@
 
 use super::argument::testing::arguments;
 use super::*;
-use crate::correlate::{Arg, ArgValue, Tensor};
+use crate::base::DType;
+use crate::base::diag::{Complaints, Source};
+use crate::correlate::{Arg, ArgValue, Direction, OpArgs, Tensor};
+use crate::cost::{Dims, Family, FlopsClass, GemmSize, Role, UnknownCost};
 
 const GOOD: &str = r#"
 [[cost]]

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
+use super::decoded::Role;
 use super::*;
-use crate::cost::Role;
 
 mod math;
 mod others;

@@ -2,10 +2,10 @@
 //! `emit_nvtx` list shapes only. Forward and backward of one call complement each other's shapes, and
 //! the shapes of x, w and dY determine the cost: neither stride nor padding is needed.
 
-use super::{Mask, assemble, deduced_groups, gradients, spatial};
+use super::call::{Call, count, total};
+use super::conv::{Mask, assemble, deduced_groups, gradients, spatial};
 use crate::correlate::{OpArgs, OpName, Tensor};
-use crate::cost::ops::call::{Call, count, total};
-use crate::cost::{OpCost, UnknownCost};
+use crate::cost::model::{OpCost, UnknownCost};
 
 /// The stride, which the shapes do not determine if the padding is unknown.
 const UNKNOWN: u64 = 0;
@@ -36,7 +36,7 @@ fn operands<'a>(name: &str, args: &'a OpArgs) -> Option<[Option<&'a Tensor>; 3]>
 /// # Errors
 /// [`UnknownCost::NoScalars`] if a shape is still missing or partners differ,
 /// [`UnknownCost::BadArguments`] if the shapes do not form a convolution.
-pub(in crate::cost) fn with_partners(
+pub(crate) fn with_partners(
     call: &Call,
     partners: &[(&OpName, &OpArgs)],
 ) -> Result<OpCost, UnknownCost> {
