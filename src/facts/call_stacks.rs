@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::enclosing_ops::{is_operator, operator_in};
-use super::gap::Gaps;
-use super::{Answer, Entry, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Gaps;
 use crate::base::time_by::TimeBy;
 use crate::correlate::{PythonFrame, Run, readable_name};
 use crate::profile::{CallId, RangeKind, Span, StrId, ThreadId};
@@ -199,7 +199,7 @@ impl GroupStacks {
     }
 }
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// For `after_sync` and `blocking_copy`: the innermost Python function of the program around the waits behind
     /// most of the time, as `name (folder/file.py:line)`; silent without Python stacks
     "gap.waiting_function": STR => |g| {

@@ -11,84 +11,24 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use self::matches::Matches;
 use super::enclosing_ops::{EnclosingOps, plain_name};
-use super::{Entry, FactTable, SitePart, Subject, facts};
+use super::fact::{FactEntry, Subject, facts};
+use super::table::FactTable;
 use crate::base::DType;
-use crate::base::words::words;
 use crate::correlate::{Direction, OpCallId, SiteId};
 use crate::cost::{Costed, Dims, Family};
 use crate::profile::{ConfigId, DeviceId, Kernel, KernelId, ProcessId, StrId};
+use matches::Matches;
+pub(super) use model::{Chain, Kind};
+use model::{ChainLink, Hit, LinkWork, may_be_forward};
 
 mod elements;
 mod matches;
+mod model;
 mod patterns;
 mod rope;
 #[cfg(test)]
 mod tests;
-
-words! {
-    /// The kind of a recognized sequence.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub(super) enum Kind with fn name {
-        Attention = "attention",
-        Norm = "norm",
-        DoubleLogSoftmax = "double_log_softmax",
-        ConvNorm = "conv_norm",
-        LogitsUpcast = "logits_upcast",
-        LogOfSoftmax = "log_of_softmax",
-        Softmax = "softmax",
-        Rope = "rope",
-        Gelu = "gelu",
-        GatedActivation = "gated_activation",
-        Silu = "silu",
-        Lora = "lora",
-        SharedInput = "shared_input",
-        ExpertLoop = "expert_loop",
-        Adam = "adam",
-        Pointwise = "pointwise",
-    }
-}
-
-/// All occurrences of one sequence in one layer pattern.
-#[derive(Debug, Clone)]
-pub(super) struct Chain {
-    pub(super) kind: Kind,
-    /// Layer pattern; empty when layers are unknown.
-    pub(super) layer: String,
-    /// `pow, mean, add, rsqrt, mul`.
-    pub(super) ops: String,
-    pub(super) direction: Direction,
-    pub(super) count: u64,
-    pub(super) length: usize,
-    pub(super) kernels: u64,
-    pub(super) time_ns: f64,
-    /// Time after the first operator of each occurrence.
-    pub(super) rest_ns: f64,
-    /// Time of the longest operator of each occurrence, summed.
-    pub(super) longest_ns: f64,
-    /// Time of the occurrence that takes longest.
-    pub(super) slowest_ns: f64,
-    /// Time of one fused operator over all occurrences; `None` if a cost is unknown.
-    pub(super) fused_ns: Option<f64>,
-    /// Columns of the softmax or norm, sequence length of attention, or number of elements otherwise.
-    pub(super) width: Option<u64>,
-    /// Time of bias additions in separate kernels.
-    pub(super) bias_ns: f64,
-    /// Whether a batch norm gathers statistics, by its kernels; `None` if they do not tell.
-    pub(super) batch_statistics: Option<bool>,
-    /// Whether the order of the backward pass proves that each call reads the previous one's result.
-    pub(super) proved: bool,
-    /// Time per site, for assigning savings.
-    pub(super) sites: BTreeMap<SiteId, f64>,
-    /// Its calls and kernels of each site: where shapes are not recorded, all copies of a layer are one site.
-    pub(super) parts: BTreeMap<SiteId, SitePart>,
-    /// Time per site of the backward calls of its calls.
-    pub(super) backward: BTreeMap<SiteId, f64>,
-    /// Time per site of the calls between the experts of a loop, such as indexing, and of their backward calls: in a
-    /// grouped product, most of their launches go away.
-    pub(super) between: BTreeMap<SiteId, f64>,
-}
 
 /// A chain with its fact table.
 pub(super) struct ChainScope<'a> {
@@ -124,51 +64,13 @@ impl Subject for Chains {
     type Of<'a> = ChainScope<'a>;
 }
 
-/// One operator call in stream order. There are as many as kernels, so the data that all calls of a
-/// site share is in a separate [`Work`].
-#[derive(Clone, Copy)]
-struct Link<'a> {
-    work: &'a Work<'a>,
-    call: OpCallId,
-    /// Its first kernel.
-    first: KernelId,
-    /// Its last kernel; those of other streams are between the two.
-    last: KernelId,
-    kernels: u32,
-    time_ns: i64,
-}
-
-impl<'a> std::ops::Deref for Link<'a> {
-    type Target = Work<'a>;
-    fn deref(&self) -> &Work<'a> {
-        self.work
-    }
-}
-
-/// The data that all operator calls of a site share.
-#[derive(Clone, Copy)]
-struct Work<'a> {
-    site: SiteId,
-    name: &'a str,
-    family: Family,
-    direction: Direction,
-    dims: Dims,
-    /// Whether `dims` follows from a grid, rounded up.
-    rounded: bool,
-    /// Whether it computes with complex numbers.
-    complex: bool,
-    /// Of a kernel that is known by its name only: the third dimension of its grid, which for products is
-    /// their number.
-    by_name: Option<u32>,
-}
-
 /// Every chain of the run, by kind, layer and operators. `around` is called only if it is needed to
 /// distinguish a bias from a residual.
 pub(super) fn recognize<'r>(
     costed: &'r Costed,
     around: &(dyn Fn() -> &'r EnclosingOps + Sync),
 ) -> Vec<Chain> {
-    let adds_bias = |link: &Link<'_>| {
+    let adds_bias = |link: &ChainLink<'_>| {
         let words = around().site(link.site);
         words.iter().any(|w| CONVOLUTIONS.contains(&&**w))
     };
@@ -211,10 +113,10 @@ const CONVOLUTIONS: [&str; 2] = ["convolution", "convolution_overrideable"];
 /// The work of all sites.
 struct Works<'a> {
     /// `None` where neither an operator nor the kernel's name tells it.
-    of_sites: Vec<Option<Work<'a>>>,
+    of_sites: Vec<Option<LinkWork<'a>>>,
     /// The work of kernels that tell more than an operator without recorded shapes: of one site, each call may
     /// have another size, and some copies convert.
-    of_kernels: FxHashMap<(SiteId, StrId, ConfigId), Work<'a>>,
+    of_kernels: FxHashMap<(SiteId, StrId, ConfigId), LinkWork<'a>>,
 }
 
 impl<'a> Works<'a> {
@@ -239,7 +141,7 @@ impl<'a> Works<'a> {
                 if !converts && numel.is_none() {
                     continue;
                 }
-                let own = Work {
+                let own = LinkWork {
                     family: if converts { Family::Cast } else { work.family },
                     dims: numel.map_or(work.dims, |numel| Dims::Elements { numel }),
                     rounded: numel.is_some(),
@@ -255,7 +157,7 @@ impl<'a> Works<'a> {
     }
 
     /// The work of a kernel of a site.
-    fn get(&self, site: SiteId, kernel: &Kernel) -> Option<&Work<'a>> {
+    fn get(&self, site: SiteId, kernel: &Kernel) -> Option<&LinkWork<'a>> {
         let work = self.of_sites.get(site.idx())?.as_ref();
         let key = (site, kernel.name, kernel.config);
         self.of_kernels.get(&key).or(work)
@@ -263,7 +165,7 @@ impl<'a> Works<'a> {
 }
 
 /// The work per site; `None` where neither an operator nor the kernel's name tells it.
-fn works<'a>(costed: &'a Costed, vectorized: &dyn Fn() -> u64) -> Vec<Option<Work<'a>>> {
+fn works<'a>(costed: &'a Costed, vectorized: &dyn Fn() -> u64) -> Vec<Option<LinkWork<'a>>> {
     let by_name = mostly_without_operators(costed);
     let sites = (0..).map(SiteId).zip(&costed.run.sites);
     sites
@@ -277,7 +179,7 @@ fn works<'a>(costed: &'a Costed, vectorized: &dyn Fn() -> u64) -> Vec<Option<Wor
                 };
             };
             let roles = cost.cost.as_ref().ok().map(|c| c.roles.first());
-            Some(Work {
+            Some(LinkWork {
                 site: id,
                 name: plain_name(&op.name),
                 family: cost.family,
@@ -304,7 +206,7 @@ fn mostly_without_operators(costed: &Costed) -> bool {
 
 /// The work of a kernel of PyTorch by its name, such as `elementwise: mul`. The number of elements
 /// follows from the grid, rounded up: it is compared, never used to compute a cost.
-fn named<'a>(costed: &'a Costed, id: SiteId, vectorized: &dyn Fn() -> u64) -> Option<Work<'a>> {
+fn named<'a>(costed: &'a Costed, id: SiteId, vectorized: &dyn Fn() -> u64) -> Option<LinkWork<'a>> {
     let site = costed.run.site(id)?;
     let (kernel, decoded) = (
         site.kernels.first()?,
@@ -328,7 +230,7 @@ fn named<'a>(costed: &'a Costed, id: SiteId, vectorized: &dyn Fn() -> u64) -> Op
             _ => return None,
         },
     };
-    Some(Work {
+    Some(LinkWork {
         site: id,
         name,
         family: decoded.family,
@@ -341,7 +243,7 @@ fn named<'a>(costed: &'a Costed, id: SiteId, vectorized: &dyn Fn() -> u64) -> Op
 }
 
 /// Consecutive calls on one stream, without other kernels between them.
-type Unbroken<'a> = Vec<Link<'a>>;
+type Unbroken<'a> = Vec<ChainLink<'a>>;
 
 /// Op calls per (process, device, stream), in execution order. A kernel of unknown work breaks the
 /// sequence. (Helpers always have the operator of their call.) A kernel that is known by its name only
@@ -381,7 +283,7 @@ fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> 
             last.last = id;
             continue;
         }
-        calls.push(Link {
+        calls.push(ChainLink {
             work,
             call,
             first: id,
@@ -393,15 +295,10 @@ fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> 
     streams.into_values().collect()
 }
 
-/// A recognized sequence.
-struct Hit<'s> {
-    kind: Kind,
-    calls: &'s [Link<'s>],
-    /// See [`Chain::proved`].
-    proved: bool,
-}
-
-fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec<Hit<'s>> {
+fn scan<'s>(
+    calls: &'s [ChainLink<'s>],
+    adds_bias: &dyn Fn(&ChainLink<'_>) -> bool,
+) -> Vec<Hit<'s>> {
     let mut hits = Vec::new();
     let mut rest = calls;
     while !rest.is_empty() {
@@ -444,7 +341,10 @@ fn scan<'s>(calls: &'s [Link<'s>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Vec
 /// Maximum length of a sequence, in calls.
 const LONGEST: usize = 24;
 
-fn recognize_at(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
+fn recognize_at(
+    run: &[ChainLink<'_>],
+    adds_bias: &dyn Fn(&ChainLink<'_>) -> bool,
+) -> Option<(Kind, usize)> {
     attention(run)
         .or_else(|| norm(run))
         .or_else(|| double_log_softmax(run))
@@ -453,7 +353,7 @@ fn recognize_at(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Opti
         .or_else(|| pointwise(run))
 }
 
-fn glue(link: &Link<'_>) -> bool {
+fn glue(link: &ChainLink<'_>) -> bool {
     matches!(
         link.family,
         Family::Pointwise | Family::Cast | Family::Copy | Family::Dropout | Family::Fill
@@ -462,7 +362,7 @@ fn glue(link: &Link<'_>) -> bool {
 
 /// Whether a call may stand between the softmax and the second product of attention: also what
 /// `_safe_softmax` of PyTorch 2.5 and later adds, which sets rows that are masked completely to zero.
-fn after_softmax(link: &Link<'_>) -> bool {
+fn after_softmax(link: &ChainLink<'_>) -> bool {
     const SAFE: [&str; 9] = [
         "eq",
         "ne",
@@ -478,12 +378,12 @@ fn after_softmax(link: &Link<'_>) -> bool {
 }
 
 /// Product, (scale, mask)*, softmax, (dropout, cast)*, product, on matching dimensions.
-fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
+fn attention(run: &[ChainLink<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     if first.family != Family::Gemm || first.direction == Direction::Bprop {
         return None;
     }
-    let batched = |l: &Link<'_>| {
+    let batched = |l: &ChainLink<'_>| {
         // With one head and one image, as in the decoder of a diffusion model, only the name tells.
         l.dims.gemm().is_some_and(|size| size.batch > 1) || matches!(l.name, "bmm" | "baddbmm")
     };
@@ -522,7 +422,7 @@ fn attention(run: &[Link<'_>]) -> Option<(Kind, usize)> {
 
 /// `pow, mean, add, rsqrt, mul, ...`: a mean or variance and an rsqrt (or sqrt and div) among pointwise
 /// operators, none of which is a norm.
-fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
+fn norm(run: &[ChainLink<'_>]) -> Option<(Kind, usize)> {
     let starts = ["pow", "square", "mean", "var", "var_mean", "mul"];
     let first = run.first()?;
     // Statistics are often computed in fp32: a fused norm also removes the conversion before them.
@@ -530,14 +430,14 @@ fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     if !begins || first.direction == Direction::Update {
         return None;
     }
-    let part = |l: &&Link<'_>| {
+    let part = |l: &&ChainLink<'_>| {
         matches!(l.family, Family::Pointwise | Family::Reduce | Family::Cast)
             && l.direction == first.direction
     };
-    let body: Vec<&Link<'_>> = run.iter().take_while(part).take(12).collect();
+    let body: Vec<&ChainLink<'_>> = run.iter().take_while(part).take(12).collect();
     let has = |name: &str| body.iter().position(|l| l.name == name);
     let root = has("rsqrt").or_else(|| has("sqrt").filter(|_| has("div").is_some()))?;
-    let is_statistic = |l: &&Link<'_>| matches!(l.name, "mean" | "var" | "var_mean");
+    let is_statistic = |l: &&ChainLink<'_>| matches!(l.name, "mean" | "var" | "var_mean");
     let before = body.get(..root)?;
     let variance = before.iter().rposition(is_statistic)?;
     // A mean that is subtracted comes before a variance that is written out.
@@ -560,10 +460,10 @@ fn norm(run: &[Link<'_>]) -> Option<(Kind, usize)> {
 }
 
 /// A log-softmax whose input is already one: the second has no effect on the values.
-fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
+fn double_log_softmax(run: &[ChainLink<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
-    let is = |l: &Link<'_>| {
-        l.family == Family::Softmax && l.name.contains("log_softmax") && patterns::may_be_forward(l)
+    let is = |l: &ChainLink<'_>| {
+        l.family == Family::Softmax && l.name.contains("log_softmax") && may_be_forward(l)
     };
     if !is(first) {
         return None;
@@ -583,7 +483,10 @@ fn double_log_softmax(run: &[Link<'_>]) -> Option<(Kind, usize)> {
 }
 
 /// A convolution, its bias if added separately, a batch norm and, if it follows, the activation.
-fn conv_norm(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<(Kind, usize)> {
+fn conv_norm(
+    run: &[ChainLink<'_>],
+    adds_bias: &dyn Fn(&ChainLink<'_>) -> bool,
+) -> Option<(Kind, usize)> {
     let first = run.first()?;
     if first.family != Family::Conv || first.direction == Direction::Bprop {
         return None;
@@ -612,18 +515,18 @@ fn conv_norm(run: &[Link<'_>], adds_bias: &dyn Fn(&Link<'_>) -> bool) -> Option<
 
 /// At least three consecutive pointwise calls over the same number of elements, excluding calls that
 /// belong to a following norm or rotation.
-fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
+fn pointwise(run: &[ChainLink<'_>]) -> Option<(Kind, usize)> {
     let first = run.first()?;
     let Dims::Elements { numel } = first.dims else {
         return None;
     };
-    let fits = |l: &&Link<'_>| {
+    let fits = |l: &&ChainLink<'_>| {
         matches!(l.family, Family::Pointwise | Family::Cast | Family::Dropout)
             && l.direction == first.direction
             && l.dims == (Dims::Elements { numel })
     };
     let longest = run.iter().take_while(fits).count();
-    let other = |rest: &[Link<'_>]| norm(rest).is_some() || rope::negated(rest).is_some();
+    let other = |rest: &[ChainLink<'_>]| norm(rest).is_some() || rope::negated(rest).is_some();
     let other_at = |&at: &usize| run.get(at..).is_some_and(other);
     let length = (1..longest).find(other_at).unwrap_or(longest);
     let kind = if first.by_name.is_some() && patterns::updates(run.get(..length).unwrap_or(run)) {
@@ -634,7 +537,7 @@ fn pointwise(run: &[Link<'_>]) -> Option<(Kind, usize)> {
     (length >= 3).then_some((kind, length))
 }
 
-pub(super) const ENTRIES: &[Entry<Chains>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Chains>] = facts! {
     /// `attention`, `norm`, `double_log_softmax`, `conv_norm`, `logits_upcast`, `log_of_softmax`,
     /// `softmax`, `rope`, `gelu`, `gated_activation`, `silu`, `lora`, `shared_input`, `expert_loop`, `adam`
     /// (without operators) or `pointwise`

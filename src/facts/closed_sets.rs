@@ -2,10 +2,11 @@
 
 use std::sync::LazyLock;
 
+use super::fact::Fact;
 use super::gap::{CpuWork, Loader};
 use super::maker::Maker;
 use super::program::Framework;
-use super::{Fact, chain, copy, kernel, loader_config};
+use super::{chain, copy, kernel, loader_config};
 use crate::base::DType;
 use crate::correlate::{Direction, GapCause};
 use crate::cost::{Bound, Family};

@@ -6,8 +6,9 @@ use rustc_hash::FxHashSet;
 
 use super::conversion::ParameterShapes;
 use super::enclosing_ops::{EnclosingOps, plain_name};
+use super::fact::{Answer, FactEntry, facts};
 use super::site::Sites;
-use super::{Answer, Entry, Runs, facts};
+use super::table::Runs;
 use crate::correlate::{Direction, OpArgs, OpName, Run, Site, SiteId};
 use crate::cost::{ConvSize, Costed, Dims, Family};
 
@@ -125,14 +126,14 @@ fn are_slices(costed: &Costed, parameters: &ParameterShapes, around: &EnclosingO
     })
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// A convolution of one image in groups whose weights the program has scaled for each group: the groups are the samples
     /// of a batch, as in modulated convolutions
     "site.weights_per_sample": BOOL of &[Family::Conv] =>
         |s| s.table.computed_weights.per_sample.contains(&s.id),
 };
 
-pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const RUN_ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Weights of products are slices of a parameter, as experts in one tensor, by the backward pass; silent where no
     /// weight has a shape
     "run.sliced_weights": BOOL => |t| Answer::or_silent(t.computed_weights.slices),

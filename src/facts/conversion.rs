@@ -4,8 +4,8 @@
 use rustc_hash::FxHashSet;
 
 use super::enclosing_ops::plain_name;
+use super::fact::{FactEntry, facts};
 use super::site::{SiteScope, Sites};
-use super::{Entry, facts};
 use crate::base::DType;
 use crate::correlate::{ArgValue, Direction, OpArgs, Run};
 use crate::cost::Family;
@@ -103,7 +103,7 @@ fn pixels(name: &str, args: &OpArgs) -> Option<u64> {
     of_images(&sizes.collect::<Option<Vec<_>>>()?)
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Element type that a conversion reads
     "site.cast_from": STR needs SHAPES of &[Family::Cast, Family::Copy] =>
         |s| types(s).0.map(DType::name),

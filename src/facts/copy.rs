@@ -6,8 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::call_operators::{CallOperators, EnclosingRanges};
 use super::enclosing_ops::operator_in;
+use super::fact::{Answer, FactEntry, Subject, facts};
 use super::gap::CpuWork;
-use super::{Answer, Entry, FactTable, Subject, facts};
+use super::table::FactTable;
 use crate::base::text::word;
 use crate::base::time_by::TimeBy;
 use crate::correlate::Run;
@@ -327,7 +328,7 @@ fn bandwidth(bytes: f64, ns: f64) -> Answer {
     Answer::or_silent((ns > 0.0).then_some(bytes / ns * 1e9))
 }
 
-pub(super) const ENTRIES: &[Entry<Copies>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Copies>] = facts! {
     /// `host_to_device`, `device_to_host`, `device_to_device`, `peer_to_peer` or `other`
     "copy.direction": STR => |c| c.group.kind.name(),
     /// Kind of memory on the host's side: `pageable`, `pinned`, `managed`; silent when no side is the host

@@ -1,7 +1,8 @@
 //! Facts of how the threads of the program had CPUs, where `pyprof-advise run` recorded it, and of the switches in
 //! its environment.
 
-use super::{Answer, Entry, FactTable, Runs, Value, facts};
+use super::fact::{Answer, FactEntry, Value, facts};
+use super::table::{FactTable, Runs};
 use crate::profile::RunTime;
 
 /// Time of all workers as a number of CPUs.
@@ -11,7 +12,7 @@ fn cpus_of_workers(t: &FactTable<'_>, time: fn(RunTime) -> u64) -> Option<f64> {
     Some(time(workers) as f64 / used.window_ns as f64)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// CPUs that the program may use, by its affinity and the limit of its container, where the recording
     /// says
     "run.cpus": INT => |t| {

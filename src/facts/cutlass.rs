@@ -1,7 +1,7 @@
 //! Facts that the template arguments of a CUTLASS kernel tell about its main loop.
 
+use super::fact::{Answer, FactEntry, facts};
 use super::kernel::{KernelScope, Kernels};
-use super::{Answer, Entry, facts};
 use crate::base::DType;
 use crate::cost::readable;
 
@@ -51,7 +51,7 @@ fn with_name<T>(k: &KernelScope<'_>, tell: impl FnOnce(&str) -> Option<T>) -> Op
     (text.contains("cutlass")).then(|| tell(&readable(text)))?
 }
 
-pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Kernels>] = facts! {
     /// A CUTLASS kernel whose main loop keeps two tiles and loads them through registers (`MmaPipelined`),
     /// as GPUs before Ampere need it; silent for names without a main loop
     "kernel.two_stages": BOOL => |k| Answer::or_silent(with_name(k, two_stages)),

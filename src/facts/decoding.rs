@@ -1,6 +1,7 @@
 //! Whether tokens are decoded one by one.
 
-use super::{Entry, Runs, facts};
+use super::fact::{FactEntry, facts};
+use super::table::Runs;
 use crate::cost::{Costed, Dims};
 
 /// The operator that looks up embeddings, whichever kernel it runs.
@@ -34,7 +35,7 @@ fn decodes(costed: &Costed) -> Option<bool> {
     known.then_some(false)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Tokens are decoded one by one: embeddings are looked up, and attention has one query of each sequence
     "run.decodes_tokens": BOOL needs SHAPES => |t| decodes(t.costed),
 };

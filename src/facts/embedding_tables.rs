@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enclosing_ops::plain_name;
+use super::fact::{Answer, FactEntry, facts};
 use super::site::{SiteScope, Sites};
-use super::{Answer, Entry, Runs, facts};
+use super::table::Runs;
 use crate::correlate::args::shapes_of;
 use crate::correlate::{ArgValue, Direction, OpArgs, Run, Site, Tensor};
 use crate::cost::{Costed, Family};
@@ -185,7 +186,7 @@ fn kept_gradients(run: &Run) -> Vec<(Vec<u64>, u64)> {
         .collect()
 }
 
-pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const RUN_ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Share of all gradients, by elements, in rows of embedding tables that nothing looked up: they are
     /// zero; silent where no table has a dense gradient of known shape
     "run.unused_gradient_share": DOUBLE => |t| Answer::or_silent(t.embedding_tables.unused_share()),
@@ -209,7 +210,7 @@ pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
         |t| Answer::or_silent(t.embedding_tables.largest().map(|(_, tables)| tables.bags)),
 };
 
-pub(super) const SITE_ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const SITE_ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Share of the rows that nothing looked up in the embedding table whose dense gradient it computes or
     /// sets to zero; silent for other work
     "site.unused_gradient_share": DOUBLE of &[Family::Embedding, Family::Fill] =>

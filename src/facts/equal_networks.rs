@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, Entry, Runs, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
 use crate::correlate::{ArgsId, Direction, Run, Site, SiteId};
 use crate::cost::{Costed, Family, GemmSize, SiteCost};
 use crate::profile::KernelId;
@@ -182,7 +183,7 @@ fn of_networks(
     })
 }
 
-pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const RUN_ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Four or more networks of equal layers, of plain products and pointwise work, which are called one after the
     /// other and cannot get their input from one another
     "run.equal_networks": INT needs LAYERS =>

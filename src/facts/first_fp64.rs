@@ -1,7 +1,8 @@
 //! Where float64 enters a run that otherwise has none.
 
+use super::fact::{Answer, FactEntry, facts};
 use super::site::SiteScope;
-use super::{Answer, Entry, FactTable, Runs, facts};
+use super::table::{FactTable, Runs};
 use crate::base::DType;
 use crate::correlate::{OpArgs, SiteId};
 use crate::cost::Family;
@@ -30,7 +31,7 @@ fn first_fp64<'a>(t: &'a FactTable<'a>) -> Option<SiteScope<'a>> {
         .map(|(_, scope)| scope)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// The first operator in time that computes in float64, with the shapes of its tensors; silent where no
     /// operator is known to
     "run.first_fp64_op": STR => |t| {

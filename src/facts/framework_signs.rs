@@ -9,11 +9,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::backward_passes;
 use super::enclosing_ops::EnclosingOps;
+use super::fact::{Answer, FactEntry, facts};
 use super::gradient_sums::GradientSums;
 use super::message::message_bytes;
 use super::range_paths::{RangePaths, by_string};
-use super::{Answer, Entry, FactTable, Runs, backward_passes, facts};
+use super::table::{FactTable, Runs};
 use crate::correlate::{Direction, Run, Site, SiteId};
 use crate::cost::{Costed, DecodedName, Family, SiteCost};
 use crate::profile::{CallId, ProcessId, RangeKind, Span, StrId, ThreadId};
@@ -459,7 +461,7 @@ fn seen(t: &FactTable<'_>, found: bool) -> Option<bool> {
     (found || t.framework.recorded).then_some(found)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Forward passes of `nn.DataParallel` were seen
     "run.data_parallel": BOOL needs RANGES_OF_OPS => |t| seen(t, t.framework.data_parallel),
     /// Forward passes of DistributedDataParallel were seen

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::affected::LongGap;
 use super::before_update::BeforeUpdate;
 use super::call_operators::{CallOperators, held_by_a_call};
 use super::call_stacks::{self, GroupStacks};
 use super::enclosing_ops::{operator_in, plain_name};
-use super::{Answer, Entry, FactTable, LongGap, Runs, Subject, facts, median};
-use crate::base::statistics::NEARLY_ALL;
+use super::fact::{Answer, FactEntry, facts};
+use super::table::{GapScope, Gaps, Runs};
+use crate::base::statistics::{NEARLY_ALL, median};
 use crate::base::time_by::TimeBy;
 use crate::correlate::{
     Activity, DeviceTimeline, Direction, Gap, GapCause, HostParts, OpName, PatternId, Run, SiteId,
@@ -36,7 +38,7 @@ use cpu_work::{CpuTimes, OnCpu};
 use first_shapes::FirstShapes;
 pub(super) use loader::Loader;
 use loader::LoaderRanges;
-use longest::HostPause;
+use longest::{HostPause, op_of};
 use waited::{BehindWaits, ThreadWaits};
 use within_calls::FirstKernels;
 
@@ -112,18 +114,6 @@ pub(super) struct GapGroup {
     /// What the launching threads did, and the part of that time that recording cannot explain.
     host: HostParts,
     host_reliable_share: f64,
-}
-
-/// A group in its table.
-pub(super) struct GapScope<'a> {
-    pub(super) table: &'a FactTable<'a>,
-    pub(super) group: &'a GapGroup,
-}
-
-/// The subject type of gap facts.
-pub(super) struct Gaps;
-impl Subject for Gaps {
-    type Of<'a> = GapScope<'a>;
 }
 
 /// Operators listed per device and cause; the gaps of all others form one group without operator.
@@ -546,14 +536,6 @@ fn is_in_each_step(run: &Run, lengths: &Lengths) -> bool {
     all > 1 && with == all
 }
 
-/// The operator that launched a kernel; none for a kernel that a CUDA graph replays.
-fn op_of(run: &Run, kernel: KernelId) -> Option<&OpName> {
-    if run.profile.kernel(kernel)?.captured.is_some() {
-        return None;
-    }
-    run.op_name(run.op_call_of(kernel)?)
-}
-
 /// The operators with most idle time; all others together as none.
 fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
     if by_op.len() <= MOST_OPS {
@@ -577,7 +559,7 @@ fn bounded(by_op: BTreeMap<Blamed, Lengths>) -> BTreeMap<Blamed, Lengths> {
 }
 
 /// The facts of gaps.
-pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
+pub(super) fn entries() -> impl Iterator<Item = &'static FactEntry<Gaps>> {
     ENTRIES
         .iter()
         .chain(cpu_work::ENTRIES)
@@ -587,7 +569,7 @@ pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Gaps>> {
         .chain(host_time::ENTRIES)
 }
 
-const ENTRIES: &[Entry<Gaps>] = facts! {
+const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// `profiler_overhead`, `data_loading`, `after_sync`, `blocking_copy`, `allocation`, `module_load`,
     /// `slow_launch`, `host_late`, `host_busy`, `waiting` or `unknown`
     "gap.cause": STR => |g| g.group.cause.name(),
@@ -684,7 +666,7 @@ const ENTRIES: &[Entry<Gaps>] = facts! {
 /// Operators that read one number.
 const READS: [&str; 3] = ["item", "local_scalar_dense", "is_nonzero"];
 
-pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const RUN_ENTRIES: &[FactEntry<Runs>] = facts! {
     /// The layers behind most of the idle time after reads of single numbers (`item`), where most of these reads are inside
     /// layers
     "run.read_back_layer": STR needs LAYERS => |t| {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Entry, FactTable, Subject, Value, facts};
+use super::fact::{Answer, FactEntry, Subject, Value, facts};
+use super::table::FactTable;
 use crate::base::DType;
 use crate::gpu::calibration::{self, Reachable};
 use crate::gpu::{Gpu, How, Vendor};
@@ -57,8 +58,8 @@ impl<'a> GpuScope<'a> {
     }
 }
 
-/// Every fact that depends on the GPU only; of an unknown GPU, those that do not need it.
-pub(super) fn of(gpu: Option<&Gpu>) -> BTreeMap<String, Value> {
+/// The `gpu.` facts of a GPU, for the tests of rules; of an unknown one, those that do not need it.
+pub fn of_gpu(gpu: Option<&Gpu>) -> BTreeMap<String, Value> {
     let scope = GpuScope {
         gpu,
         what_if: false,
@@ -80,7 +81,7 @@ impl Subject for GpuSubject {
     type Of<'a> = GpuScope<'a>;
 }
 
-pub(super) const ENTRIES: &[Entry<GpuSubject>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<GpuSubject>] = facts! {
     /// The board, as its spec file names it
     "gpu.name": STR needs GPU => |t| t.gpu.map(|g| g.name.as_str()),
     /// `nvidia` or `amd`

@@ -3,8 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::enclosing_ops::{EnclosingOps, KEEPS_GRADIENT, operator_in, plain_name};
+use super::fact::{FactEntry, facts};
 use super::range_paths::by_string;
-use super::{Entry, Runs, facts};
+use super::table::Runs;
 use crate::correlate::{Direction, Run, SiteId};
 use crate::profile::ThreadId;
 
@@ -86,7 +87,7 @@ fn all_add(run: &Run, passes: u64) -> bool {
     nodes > 0 && taken_over.saturating_mul(passes).saturating_mul(2) < nodes
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Operators that add the new gradient of a parameter to one that is there, in autograd's
     /// `AccumulateGrad`
     "run.gradient_additions": INT => |t| t.gradient_sums.additions,

@@ -1,9 +1,10 @@
 //! Facts of the CUDA graphs that the program launches.
 
-use super::{Answer, Entry, Runs, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
 use crate::correlate::WithoutOperator;
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// GPU time inside whole-graph records, whose kernels are not in the file
     "run.graph_ns": DOUBLE => |t| t.of_devices(|d| d.graph_ns),
     /// Share of busy time inside whole-graph records

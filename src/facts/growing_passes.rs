@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fact::{Answer, FactEntry, facts};
 use super::rows_used::forward_product;
 use super::site::Sites;
-use super::{Answer, Entry, Runs, facts};
+use super::table::Runs;
 use crate::base::DType;
 use crate::base::statistics::NEARLY_ALL;
 use crate::correlate::{Run, SiteId};
@@ -171,7 +172,7 @@ fn appends(costed: &Costed, rows: &BTreeSet<u64>, new: u64) -> bool {
     })
 }
 
-pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const RUN_ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Rows of the products in the longest pass, where each pass of a generation computes all tokens so far: there is
     /// no cache of keys and values; silent for others
     "run.growing_rows": INT =>
@@ -180,7 +181,7 @@ pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
     "run.new_rows": INT needs SHAPES => |t| t.growing_passes.new,
 };
 
-pub(super) const SITE_ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const SITE_ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Share of its work that is for tokens of which the pass before computed the same, where each pass of a
     /// generation computes all tokens so far; silent for others
     "site.earlier_tokens_share": DOUBLE => |s| {

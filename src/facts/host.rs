@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::call_operators::CallOperators;
-use super::{Answer, Entry, Runs, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
 use crate::base::time_by::TimeBy;
 use crate::correlate::{Run, is_profilers_own, waited_share};
 use crate::profile::{
@@ -208,7 +209,7 @@ fn round_trips(run: &Run, window: Span) -> RoundTrips {
     sum
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Share of the window in which the profiler recorded work of its own; silent where the file has no
     /// such records
     "run.overhead_share": DOUBLE => |t| Answer::or_silent(t.host.overhead_share),

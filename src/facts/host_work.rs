@@ -2,8 +2,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::fact::{Answer, FactEntry, facts};
 use super::range_paths::by_string;
-use super::{Answer, Entry, FactTable, Runs, facts};
+use super::table::{FactTable, Runs};
 use crate::correlate::{DeviceTimeline, GapCause, Run};
 use crate::profile::{ApiCall, ApiClass, DeviceId, ProcessId, Profile, Span, SpanSums};
 
@@ -156,7 +157,7 @@ fn launches_that_fit(table: &FactTable<'_>) -> Option<f64> {
     (work > 0.0).then_some(table.totals().host_slack_ns? * launches.count() as f64 / work)
 }
 
-pub(super) const RUN_ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const RUN_ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Launches that the host could make besides in the time in which it may wait for the GPU, as those of the
     /// run are on average; silent where that is unknown
     "run.launches_that_fit": DOUBLE => |t| Answer::or_silent(launches_that_fit(t)),

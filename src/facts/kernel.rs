@@ -1,8 +1,8 @@
 //! Facts of one kernel of a site: its name and launch configuration.
 
+use super::fact::{Answer, FactEntry, Subject, facts};
 use super::message::message_of;
 use super::site::SiteScope;
-use super::{Answer, Entry, Subject, facts};
 use crate::base::DType;
 use crate::correlate::SiteKernel;
 use crate::cost::{DecodedName, Family};
@@ -185,7 +185,7 @@ fn collective(kernel: &KernelScope<'_>) -> Option<&'static str> {
     )
 }
 
-pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Kernels>] = facts! {
     /// Base name, template arguments cut
     "kernel.name": STR => |k| k.name.base.as_str(),
     /// Its name without namespaces, as `ncu --kernel-name` matches it

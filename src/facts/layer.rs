@@ -1,6 +1,7 @@
 //! Facts of a layer pattern: layers that differ only in instance numbers.
 
-use super::{Entry, FactTable, Subject, facts};
+use super::fact::{FactEntry, Subject, facts};
+use super::table::FactTable;
 use crate::correlate::SiteId;
 
 /// The sums of one layer pattern.
@@ -30,7 +31,7 @@ impl Subject for Layers {
     type Of<'a> = LayerScope<'a>;
 }
 
-pub(super) const ENTRIES: &[Entry<Layers>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Layers>] = facts! {
     /// Its pattern: `blocks.*.mlp`
     "layer.name": STR needs LAYERS =>
         |l| Some(l.sums.name.as_str()).filter(|name| !name.is_empty()),

@@ -4,9 +4,10 @@
 //! A program may use several loaders, and the trace does not tell which of them made a batch: a setting is
 //! known where all of them agree on it.
 
+use super::fact::{Answer, FactEntry, facts};
 use super::framework_signs::records_framework;
 use super::gap::Loader;
-use super::{Answer, Entry, FactTable, Runs, facts};
+use super::table::{FactTable, Runs};
 use crate::profile::LoaderConfig;
 
 /// The setting, if all loaders agree on it.
@@ -29,7 +30,7 @@ fn loader(t: &FactTable<'_>) -> Option<&'static str> {
     kinds.all(|other| other == kind).then(|| kind.name())
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// What the functions do in which worker processes of DataLoaders spent most of their time, by a
     /// profile of py-spy (`--host`): `decoding or augmenting`, ... (docs/host.md)
     "run.worker_class": STR => |t| {

@@ -1,9 +1,9 @@
 //! Facts of a site that are derived from its main kernel: its target architecture and how well it fills
 //! the GPU.
 
+use super::fact::{Answer, FactEntry, facts};
 use super::kernel::KernelScope;
 use super::site::{SiteScope, Sites};
-use super::{Answer, Entry, facts};
 use crate::correlate::{OpArgs, Tensor};
 use crate::cost::Family;
 
@@ -49,7 +49,7 @@ fn is_strided(tensor: &Tensor) -> Option<bool> {
     clippy::redundant_closure_for_method_calls,
     reason = "a method of one lifetime does not stand for one of all"
 )]
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Element alignment its main kernel was built for; silent for names that carry none
     "site.align": INT of Family::MATH => |s| Answer::or_silent(main_kernel(s).and_then(|k| k.name.align)),
     /// GPU time of kernels of it that do no math: layout transposes, split-K reductions

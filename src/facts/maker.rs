@@ -1,7 +1,7 @@
 //! Facts of a kernel that say who made it, and so who can change it.
 
+use super::fact::{Answer, FactEntry, facts};
 use super::kernel::{KernelScope, Kernels};
-use super::{Answer, Entry, facts};
 use crate::cost::{DecodedName, readable};
 
 /// Who made a kernel.
@@ -324,7 +324,7 @@ fn deep_gemm_weights(base: &str, text: &str) -> Option<u64> {
         .flatten()
 }
 
-pub(super) const ENTRIES: &[Entry<Kernels>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Kernels>] = facts! {
     /// Who made it, by its name or its operator: `inductor` (`torch.compile`), `triton`, `pytorch`,
     /// `vendor` (cuBLAS, cuDNN, rocBLAS, ...), `tensorrt`, `xla`, `library` or `unknown`
     "kernel.maker": STR => |k| of_kernel(k).map_or(UNKNOWN, Maker::word),

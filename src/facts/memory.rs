@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Answer, Entry, Runs, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
 use crate::correlate::Run;
 use crate::profile::{MemoryEvent, RangeKind, Span, StrId, ThreadId};
 
@@ -126,7 +127,7 @@ fn operators(run: &Run, events: &[MemoryEvent], window: Span) -> Vec<(Arc<str>, 
     most
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Most memory in use by tensors in the window, where torch.profiler recorded it
     /// (`profile_memory=True`)
     "run.memory_allocated_bytes": DOUBLE =>

@@ -3,9 +3,8 @@
 //! Algorithm and bus bandwidth are those of nccl-tests (doc/PERFORMANCE.md). The time of a collective
 //! includes waiting for the slowest rank, so both are lower bounds of the links' bandwidth.
 
+use super::fact::{FactEntry, facts};
 use super::site::{SiteScope, Sites};
-
-use super::{Entry, facts};
 use crate::base::DType;
 use crate::correlate::ArgValue;
 use crate::cost::{Dims, Family, SiteCost};
@@ -58,7 +57,7 @@ fn rate(site: &SiteScope<'_>, bytes: Option<u64>) -> Option<f64> {
     rate.map(|bytes| bytes as f64 / mean_ns * 1e9)
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// What one call of a collective moves or reduces: the larger of input and output
     "site.message_bytes": DOUBLE needs MESSAGE of COMMUNICATION =>
         |s| message(s).map(|m| m.0 as f64),

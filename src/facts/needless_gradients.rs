@@ -12,10 +12,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::enclosing_ops::{KEEPS_GRADIENT, operator_in};
+use super::fact::{Answer, FactEntry, facts};
 use super::framework_signs::OPTIMIZER_STEP;
 use super::range_paths::by_string;
 use super::site::Sites;
-use super::{Answer, Entry, Runs, facts};
+use super::table::Runs;
 use crate::correlate::{EVALUATES, Run, SiteId};
 use crate::profile::{ProcessId, SerialNumber, Span, ThreadId};
 
@@ -230,14 +231,14 @@ fn passes(run: &Run) -> BTreeMap<ProcessId, Passes> {
     processes
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Gradients of parameters that no optimizer takes, computed at the end of backward passes
     "run.needless_gradients": INT => |t| t.needless_gradients.some(|found| found.needless),
     /// All gradients of parameters that backward passes with `run.needless_gradients` compute
     "run.gradients": INT => |t| t.needless_gradients.some(|found| found.of),
 };
 
-pub(super) const SITE_ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const SITE_ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Share of its kernel time in backward passes from the last gradient that an optimizer takes on: all of this
     /// work leads to `run.needless_gradients`. Silent where there are none
     "site.needless_gradient_share": DOUBLE => |s| {

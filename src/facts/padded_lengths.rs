@@ -4,7 +4,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enclosing_ops::plain_name;
-use super::{Answer, Entry, Runs, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
 use crate::correlate::args::shapes_of;
 use crate::correlate::{OpArgs, Run, Tensor};
 use crate::profile::StrId;
@@ -119,7 +120,7 @@ fn is_mask(mask: &Tensor, batch: u64, length: u64) -> bool {
         && matches!(*mask.shape, [of, _, queries, keys] if fits(of, queries, keys))
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Different lengths among the steps, in self-attention with a mask of its own for each sequence of a batch; silent
     /// where a step has no such attention
     "run.padded_lengths": INT needs STEPS => |t| match t.padded_lengths.lengths.len() {

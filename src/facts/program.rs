@@ -9,10 +9,11 @@ use rayon::prelude::*;
 use super::chain::Kind;
 use super::enclosing_ops::plain_name;
 use super::equal_networks::{self, EqualNetworks};
+use super::fact::{Answer, FactEntry, facts};
 use super::late_layers::{self, BesideRnn, LateLayers};
 use super::maker::{Maker, library_of, maker};
 use super::range_paths::by_string;
-use super::{Answer, Entry, Runs, facts};
+use super::table::Runs;
 use crate::base::statistics::NEARLY_ALL;
 use crate::base::words::words;
 use crate::correlate::{Direction, OpName, Run, ScopeId, Site, function_in};
@@ -324,7 +325,7 @@ fn names_a_part(text: &str) -> bool {
     !step && !text.contains("::") && !text.starts_with('{') && !text.starts_with("Torch-Compiled")
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Time of all imports, by a file of `python -X importtime` (`--host`); silent without one
     "run.import_ns": DOUBLE => |t| Answer::or_silent(t.costed.run.profile.host.summary.import_ns),
     /// The module that took longest to import, without those that it imports

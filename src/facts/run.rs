@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use super::fact::{Answer, FactEntry, facts};
 use super::maker::{Maker, maker};
-use super::{Answer, Entry, FactTable, Runs, facts, median, step_shapes};
+use super::step_shapes;
+use super::table::{FactTable, Runs};
 use crate::base::DType;
+use crate::base::statistics::median;
 use crate::correlate::{Direction, Exclusion, Run, Site, WithoutOperator};
 use crate::cost::roofline::is_memory_family;
 use crate::cost::{Bound, Costed, DecodedName, Family};
@@ -170,7 +173,7 @@ impl Sums {
         self.step_ns = steps.map(|s| s.ns);
         self.work_steps = steps.and_then(|s| s.work_steps);
         self.host_step_ns = steps.map(|s| s.host_ns);
-        self.exposed_comm_per_step_ns = super::exposed_comm_per_step(run);
+        self.exposed_comm_per_step_ns = super::step_comm::exposed_comm_per_step(run);
         if steps.is_some() {
             self.step_shapes = step_shapes::of(costed);
             self.step_weight_shapes = step_shapes::with_weights(costed);
@@ -255,33 +258,7 @@ impl FactTable<'_> {
     }
 }
 
-/// All facts of the run, from all modules.
-pub(super) fn entries() -> impl Iterator<Item = &'static Entry<Runs>> {
-    let elsewhere = [
-        super::graphs::ENTRIES,
-        super::host::ENTRIES,
-        super::sync::ENTRIES,
-        super::memory::ENTRIES,
-        super::loader_config::ENTRIES,
-        super::worker_start::ENTRIES,
-        super::cpu_use::ENTRIES,
-        super::framework_signs::ENTRIES,
-        super::program::ENTRIES,
-        super::embedding_tables::RUN_ENTRIES,
-        super::equal_networks::RUN_ENTRIES,
-        super::host_work::RUN_ENTRIES,
-        super::gradient_sums::ENTRIES,
-        super::needless_gradients::ENTRIES,
-        super::step_stability::ENTRIES,
-        super::first_fp64::ENTRIES,
-        super::growing_passes::RUN_ENTRIES,
-        super::decoding::ENTRIES,
-        super::padded_lengths::ENTRIES,
-    ];
-    ENTRIES.iter().chain(elsewhere.into_iter().flatten())
-}
-
-const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// The input: `nsys_sqlite`, `nvprof_sqlite`, `kineto_json`
     "run.format": STR => |t| t.costed.run.profile.format.id,
     /// The peaks of the GPU are known: it is named by the file or by `--gpu`, or follows from attributes or

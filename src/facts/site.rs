@@ -2,7 +2,8 @@
 
 use super::enclosing_ops::plain_name;
 use super::equal_calls::EqualCalls;
-use super::{Answer, Entry, FactTable, Subject, facts};
+use super::fact::{Answer, FactEntry, Subject, facts};
+use super::table::FactTable;
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
 use crate::cost::{AttentionSize, ConvSize, DecodedName, Dims, Family, GemmSize, OpCost, SiteCost};
@@ -161,7 +162,7 @@ const CONV: &[Family] = &[Family::Conv];
 const ATTENTION: &[Family] = &[Family::Attention];
 const ROWS: &[Family] = &[Family::Softmax, Family::Norm, Family::Loss];
 
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// The operator as the profile spells it; the kernel's label when no operator is known
     "site.op": STR => |s| match &s.site.op {
         Some(op) => Answer::from(op.display()),

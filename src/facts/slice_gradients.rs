@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::enclosing_ops::{operator_in, slicing_node};
+use super::fact::{Answer, FactEntry, facts};
 use super::range_paths::{NodeId, RangePaths};
 use super::site::Sites;
-use super::{Answer, Entry, facts};
 use crate::correlate::{Direction, Run};
 
 /// The gradients of the slices that one operator took.
@@ -63,7 +63,7 @@ impl SliceGradients {
     }
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Backward work on slices (`x[:, t]`, `x[:, :n]`): into how many slices a tensor is taken apart, on average,
     /// with all slices of the same operator; silent where the sums of their gradients do not tell
     "site.slices_per_tensor": DOUBLE => |s| {

@@ -1,6 +1,7 @@
 //! Facts of numbered steps and of ranks (one process each).
 
-use super::{Answer, Entry, FactTable, Subject, facts};
+use super::fact::{Answer, FactEntry, Subject, facts};
+use super::table::FactTable;
 use crate::correlate::{Run, Step};
 
 /// A step in its run.
@@ -15,7 +16,7 @@ impl Subject for StepSubject {
     type Of<'a> = StepScope<'a>;
 }
 
-pub(super) const STEP_ENTRIES: &[Entry<StepSubject>] = facts! {
+pub(super) const STEP_ENTRIES: &[FactEntry<StepSubject>] = facts! {
     /// Its number, as the program gave it
     "step.number": INT needs STEPS => |s| s.step.number,
     /// Its duration on the host's clock
@@ -91,7 +92,7 @@ impl Subject for Ranks {
     type Of<'a> = RankScope;
 }
 
-pub(super) const RANK_ENTRIES: &[Entry<Ranks>] = facts! {
+pub(super) const RANK_ENTRIES: &[FactEntry<Ranks>] = facts! {
     /// The distributed rank, else the position of the process in the file
     "rank.number": INT => |r| r.number,
     /// Kernel time it launched inside the window

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Entry, Runs, facts, median};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
+use crate::base::statistics::median;
 use crate::correlate::{LayerSource, Run, SiteId};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, CallId, ConfigId, KernelId, Span, StrId};
@@ -328,7 +330,7 @@ fn spread(values: &[i64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Steps after the second in which the GPU waited while the host compiled or loaded code
     "run.late_load_steps": INT needs MORE_STEPS => |t| t.step_stability.late_load_steps,
     /// How long the GPU waited in the steps of `run.late_load_steps`; this is not part of the window

@@ -6,7 +6,7 @@
 //! all other time fully. Sites differ in this: the last layer may be waited for while all others run
 //! ahead of late launches.
 
-use super::StepWeight;
+use super::affected::StepWeight;
 use crate::correlate::{DeviceTimeline, Gap, GapCause, Run, launches_block};
 use crate::profile::Span;
 
@@ -302,7 +302,7 @@ fn rounded(weight: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::facts::step_weight::*;
     use crate::profile::{CallId, DeviceId};
 
     /// A device that works for 80 and idles for 20, again and again.

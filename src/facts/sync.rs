@@ -3,7 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::call_operators::CallOperators;
-use super::{Answer, Entry, Runs, facts};
+use super::fact::{Answer, FactEntry, facts};
+use super::table::Runs;
 use crate::base::statistics::median;
 use crate::base::time_by::TimeBy;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run, Wait};
@@ -149,7 +150,7 @@ fn idle_after(run: &Run, waits: &[Wait]) -> f64 {
     late.map(|gap| gap.span.ns() as f64).sum()
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Share of the window in which a GPU did nothing for less than 1 ms at a time because its process was
     /// still catching up after one of `run.sync_calls`, up to 5 ms after it; as recorded
     "run.idle_after_sync_share": DOUBLE needs API => |t| {

@@ -1,54 +1,49 @@
 //! The facts of one run and of its members.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::affected::{AffectedSite, AffectedTime, StepWeight, Totals};
 use super::before_update::BeforeUpdate;
 use super::call_operators::CallOperators;
-use super::chain::{self, Chain, ChainScope, Chains};
+use super::chain::{self, Chain};
 use super::collectives::{self, Collectives};
 use super::computed_weights::ComputedWeights;
 use super::conversion::ParameterShapes;
-use super::copy::{self, Copies, CopyGroup, CopyScope};
+use super::copy::{self, CopyGroup};
 use super::devices_at_once::at_once;
-use super::embedding_tables::{self, EmbeddingTables};
+use super::embedding_tables::EmbeddingTables;
 use super::enclosing_ops::{EnclosingOps, operator_in};
 use super::equal_calls::EqualCalls;
+use super::fact::{Member, MemberKind, Subject};
 use super::framework_signs::{self, FrameworkSigns, Signs};
-use super::gap::{self, GapGroup, GapScope, Gaps};
-use super::gpu::{GpuScope, GpuSubject};
+use super::gap::{self, GapGroup};
 use super::gradient_sums::GradientSums;
-use super::growing_passes::{self, GrowingPasses};
+use super::growing_passes::GrowingPasses;
 use super::host::Host;
 use super::host_work::HostWork;
-use super::kernel::{KernelScope, Kernels};
-use super::layer::{LayerScope, LayerSums, Layers};
+use super::layer::LayerSums;
 use super::memory::MemoryUse;
-use super::needless_gradients::{self, NeedlessGradients};
+use super::needless_gradients::NeedlessGradients;
 use super::padded_lengths::PaddedLengths;
 use super::program::ProgramSigns;
 use super::range_paths::{RangePaths, by_string};
 use super::run::Sums;
 use super::same_kernels::SameKernels;
-use super::site::{SiteScope, Sites};
-use super::slice_gradients::{self, SliceGradients};
-use super::step::{self, RankScope, Ranks, StepScope, StepSubject};
+use super::slice_gradients::SliceGradients;
+use super::step::{self, RankScope};
 use super::step_stability::StepStability;
-use super::step_weight::LateWork;
+use super::step_weight::{self, LateWork, step_weight};
 use super::sync::SyncWaits;
-use super::table_series::{self, TableSeries};
+use super::table_series::TableSeries;
 use super::worker_start::WorkerStart;
-use super::{
-    AffectedSite, AffectedTime, Answer, Entry, Fact, Lookup, Member, MemberKind, Runs, StepWeight,
-    Subject, Totals, growing_cats, plain_attention, reduction_copies, rows_used, step_weight,
-    unrecorded,
-};
+use super::{growing_cats, plain_attention, reduction_copies, rows_used, unrecorded};
 use crate::base::DType;
 use crate::correlate::{DeviceTimeline, Direction, GapCause, Run, SiteId};
+use crate::cost::Costed;
 use crate::cost::roofline::is_memory_family;
-use crate::cost::{Costed, Family};
 use crate::profile::{CopyKind, KernelId, StrId};
 
 /// The facts of one run: shared sums, and the members that are not rows of the run.
@@ -86,7 +81,7 @@ pub struct FactTable<'a> {
     pub(super) needless_gradients: NeedlessGradients,
     pub(super) program: ProgramSigns,
     pub(super) worker_start: Option<WorkerStart>,
-    copies: Vec<CopyGroup>,
+    pub(super) copies: Vec<CopyGroup>,
     /// Kernel time between a backward pass and the optimizer step, per site, in ns.
     pub(super) before_update: FxHashMap<SiteId, i64>,
     pub(super) gaps: Vec<GapGroup>,
@@ -94,9 +89,9 @@ pub struct FactTable<'a> {
     /// One row per pattern; the last one is for sites without a known layer.
     layers: Vec<LayerSums>,
     /// The first row with each name.
-    layer_rows: FxHashMap<String, u32>,
+    pub(super) layer_rows: FxHashMap<String, u32>,
     /// Processes with work inside the window.
-    ranks: Vec<RankScope>,
+    pub(super) ranks: Vec<RankScope>,
     /// Kernel time per label, ns.
     pub(super) labels: FxHashMap<&'a str, f64>,
     /// Kernel time of the label with most of it, ns.
@@ -112,19 +107,23 @@ pub struct FactTable<'a> {
     pub(super) collectives: Collectives,
 }
 
-/// The facts of one member.
-pub struct FactView<'a> {
-    table: &'a FactTable<'a>,
-    member: Member,
-    /// Looked up once, because dozens of rules use several facts each.
-    site: Option<SiteScope<'a>>,
-    kernel: Option<KernelScope<'a>>,
+/// The subject type of run facts.
+pub(super) struct Runs;
+
+impl Subject for Runs {
+    type Of<'a> = FactTable<'a>;
 }
 
-impl std::fmt::Debug for FactView<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("FactView").field(&self.member).finish()
-    }
+/// A group in its table.
+pub(super) struct GapScope<'a> {
+    pub(super) table: &'a FactTable<'a>,
+    pub(super) group: &'a GapGroup,
+}
+
+/// The subject type of gap facts.
+pub(super) struct Gaps;
+impl Subject for Gaps {
+    type Of<'a> = GapScope<'a>;
 }
 
 impl<'a> FactTable<'a> {
@@ -331,30 +330,12 @@ impl<'a> FactTable<'a> {
         }
     }
 
-    /// The facts of a member.
-    pub fn view(&self, member: Member) -> FactView<'_> {
-        let site = match member {
-            Member::Site(id) | Member::Kernel(id, _) => SiteScope::new(self, id),
-            _ => None,
-        };
-        let kernel = match member {
-            Member::Kernel(_, row) => site.and_then(|site| KernelScope::new(site, row as usize)),
-            _ => None,
-        };
-        FactView {
-            table: self,
-            member,
-            site,
-            kernel,
-        }
-    }
-
-    fn layer(&self, index: u32) -> Option<&LayerSums> {
+    pub(super) fn layer(&self, index: u32) -> Option<&LayerSums> {
         self.layers.get(index as usize)
     }
 
     /// The layer row of a site: that of its pattern, or the one for unknown layers.
-    fn layer_of(&self, site: SiteId) -> Option<&LayerSums> {
+    pub(super) fn layer_of(&self, site: SiteId) -> Option<&LayerSums> {
         let run = &self.costed.run;
         let pattern = run
             .site(site)?
@@ -623,152 +604,6 @@ fn labels(costed: &Costed) -> FxHashMap<&str, f64> {
         }
     }
     labels
-}
-
-/// A fact entry, by its subject type.
-enum Question {
-    Run(&'static Entry<Runs>),
-    Gpu(&'static Entry<GpuSubject>),
-    Site(&'static Entry<Sites>),
-    Kernel(&'static Entry<Kernels>),
-    Layer(&'static Entry<Layers>),
-    Chain(&'static Entry<Chains>),
-    Copy(&'static Entry<Copies>),
-    Gap(&'static Entry<Gaps>),
-    Step(&'static Entry<StepSubject>),
-    Rank(&'static Entry<Ranks>),
-}
-
-/// Facts by name, each with its entry.
-type Questions = FxHashMap<&'static str, (Fact, Question)>;
-
-/// Every fact by name. A map, because rules look up hundreds of facts per site.
-static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
-    fn add<S: Subject>(
-        to: &mut Questions,
-        entries: impl IntoIterator<Item = &'static Entry<S>>,
-        wrap: fn(&'static Entry<S>) -> Question,
-    ) {
-        for entry in entries {
-            let other = to.insert(entry.fact.name, (entry.fact, wrap(entry)));
-            assert!(other.is_none(), "{} is declared twice", entry.fact.name);
-        }
-    }
-    let mut all = FxHashMap::default();
-    add(&mut all, super::run::entries(), Question::Run);
-    add(&mut all, super::gpu::ENTRIES, Question::Gpu);
-    add(&mut all, super::site::ENTRIES, Question::Site);
-    add(&mut all, super::main_kernel::ENTRIES, Question::Site);
-    add(&mut all, super::message::ENTRIES, Question::Site);
-    add(&mut all, super::conversion::ENTRIES, Question::Site);
-    add(&mut all, super::computed_weights::ENTRIES, Question::Site);
-    add(
-        &mut all,
-        super::computed_weights::RUN_ENTRIES,
-        Question::Run,
-    );
-    add(&mut all, embedding_tables::SITE_ENTRIES, Question::Site);
-    add(&mut all, table_series::ENTRIES, Question::Site);
-    add(&mut all, slice_gradients::ENTRIES, Question::Site);
-    add(&mut all, needless_gradients::SITE_ENTRIES, Question::Site);
-    add(&mut all, growing_passes::SITE_ENTRIES, Question::Site);
-    add(&mut all, super::maker::ENTRIES, Question::Kernel);
-    add(&mut all, super::cutlass::ENTRIES, Question::Kernel);
-    add(&mut all, super::kernel::ENTRIES, Question::Kernel);
-    add(&mut all, super::layer::ENTRIES, Question::Layer);
-    add(&mut all, super::chain::ENTRIES, Question::Chain);
-    add(&mut all, super::copy::ENTRIES, Question::Copy);
-    add(&mut all, super::gap::entries(), Question::Gap);
-    add(&mut all, super::gap::RUN_ENTRIES, Question::Run);
-    add(&mut all, super::step::STEP_ENTRIES, Question::Step);
-    add(&mut all, super::step::RANK_ENTRIES, Question::Rank);
-    all
-});
-
-/// The whole table, sorted by name.
-pub fn all() -> &'static [Fact] {
-    static ALL: LazyLock<Vec<Fact>> = LazyLock::new(|| {
-        let mut facts: Vec<Fact> = QUESTIONS.values().map(|(fact, _)| *fact).collect();
-        facts.sort_by_key(|fact| fact.name);
-        facts
-    });
-    &ALL
-}
-
-/// The fact with this name.
-pub fn find(name: &str) -> Option<&'static Fact> {
-    QUESTIONS.get(name).map(|(fact, _)| fact)
-}
-
-impl Lookup for FactView<'_> {
-    fn get(&self, name: &str) -> Answer {
-        self.answer(name).unwrap_or(Answer::Absent)
-    }
-}
-
-impl FactView<'_> {
-    /// The answer; `None` if the member has no such fact, for example a site fact of a run.
-    fn answer(&self, name: &str) -> Option<Answer> {
-        let table = self.table;
-        Some(match (&QUESTIONS.get(name)?.1, self.member) {
-            (Question::Run(entry), _) => (entry.get)(table),
-            (Question::Gpu(entry), _) => (entry.get)(&GpuScope::new(table)),
-            (Question::Site(entry), _) => {
-                let site = self.site.as_ref()?;
-                if excludes(entry.fact.families, site.cost.family) {
-                    return Some(Answer::DoesNotApply);
-                }
-                (entry.get)(site)
-            }
-            (Question::Kernel(entry), _) => {
-                let kernel = self.kernel.as_ref()?;
-                if excludes(entry.fact.families, kernel.name.family) {
-                    return Some(Answer::DoesNotApply);
-                }
-                (entry.get)(kernel)
-            }
-            (Question::Layer(entry), _) => {
-                let sums = self.layer()?;
-                (entry.get)(&LayerScope { table, sums })
-            }
-            (Question::Chain(entry), Member::Chain(i)) => {
-                let chain = table.chains.get(i as usize)?;
-                (entry.get)(&ChainScope { table, chain })
-            }
-            (Question::Copy(entry), Member::Copy(i)) => {
-                let group = table.copies.get(i as usize)?;
-                (entry.get)(&CopyScope { table, group })
-            }
-            (Question::Gap(entry), Member::Gap(i)) => {
-                let group = table.gaps.get(i as usize)?;
-                (entry.get)(&GapScope { table, group })
-            }
-            (Question::Step(entry), Member::Step(i)) => {
-                let step = table.costed.run.steps.get(i as usize)?;
-                (entry.get)(&StepScope { table, step })
-            }
-            (Question::Rank(entry), Member::Rank(i)) => (entry.get)(table.ranks.get(i as usize)?),
-            _ => return None,
-        })
-    }
-
-    /// The layer that the member is or belongs to.
-    fn layer(&self) -> Option<&LayerSums> {
-        let table = self.table;
-        match self.member {
-            Member::Layer(i) => table.layer(i),
-            Member::Site(id) | Member::Kernel(id, _) => table.layer_of(id),
-            Member::Chain(i) => {
-                let name = &table.chains.get(i as usize)?.layer;
-                table.layer(*table.layer_rows.get(name)?)
-            }
-            _ => None,
-        }
-    }
-}
-
-fn excludes(families: &[Family], family: Family) -> bool {
-    !families.is_empty() && !families.contains(&family)
 }
 
 fn of_site(of_sites: &[f64], id: SiteId) -> f64 {

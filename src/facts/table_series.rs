@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::embedding_tables::gradient;
 use super::enclosing_ops::{EnclosingOps, plain_name};
+use super::fact::{Answer, FactEntry, facts};
 use super::site::{SiteScope, Sites};
-use super::{Answer, Entry, facts};
 use crate::base::DType;
 use crate::correlate::{Direction, LayerId, OpCallId, Run, Site, SiteId};
 use crate::cost::Costed;
@@ -133,7 +133,7 @@ fn lookup(run: &Run, site: &Site) -> Option<(Width, Table)> {
     Some(((table.dtype, size[1]), (site.layer, size)))
 }
 
-pub(super) const ENTRIES: &[Entry<Sites>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
     /// Embedding tables of one width and type that are looked up one after the other, where it is part of the
     /// lookup of one of them, or of the gradient; silent for other work
     "site.tables_in_series": INT => |s| Answer::or_silent(s.table.table_series.of_site(s)),

@@ -1,6 +1,7 @@
 //! Facts of the run for small hand-written profiles.
 
-use super::{Answer, FactTable, Lookup as _, Member, MemberKind, Value};
+use super::fact::{Answer, Lookup as _, Member, MemberKind, Value};
+use super::table::FactTable;
 use crate::correlate::testing::ProfileBuilder;
 use crate::cost::{Costed, estimate_costs};
 use crate::profile::{

@@ -1,6 +1,6 @@
 //! How many steps the work of the analyzed window amounts to: what figures per step are divided by.
 
-use super::FactTable;
+use super::table::FactTable;
 
 /// How many steps the work of the window amounts to, at least 1: from its kernels, else from the lengths
 /// of the window and of a step.

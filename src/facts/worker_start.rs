@@ -4,8 +4,9 @@
 //! take as long as `n` others, but then `n - 1` more arrive at once. Only the delay that is not made up for is the
 //! start of the workers.
 
+use super::fact::{Answer, FactEntry, facts};
 use super::gap::Loader;
-use super::{Answer, Entry, FactTable, Runs, facts};
+use super::table::{FactTable, Runs};
 use crate::base::statistics::median;
 use crate::correlate::Run;
 use crate::profile::{Span, ThreadId};
@@ -168,7 +169,7 @@ fn epoch_number(text: &str) -> Option<u64> {
     (word.eq_ignore_ascii_case("epoch")).then(|| number.parse().ok())?
 }
 
-pub(super) const ENTRIES: &[Entry<Runs>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// Time that the worker processes of a DataLoader took to start before the first batch of an epoch, where they
     /// are known to start anew in each one; silent otherwise
     "run.worker_start_ns": DOUBLE => |t| of(t, |start| Some(start.start_ns)),

@@ -170,6 +170,7 @@ const ACYCLIC_MODULES: &[&str] = &[
     "correlate",
     "cost",
     "export",
+    "facts",
     "gpu",
     "host",
     "profile",
@@ -179,6 +180,10 @@ const ACYCLIC_MODULES: &[&str] = &[
     "scrub",
     "trial",
 ];
+
+/// Files that their parts may name: the fact table consists of what the other files compute, and facts are functions
+/// of the table.
+const WHOLES: &[&str] = &["facts::table"];
 
 #[test]
 fn files_of_a_module_do_not_use_each_other_in_cycles() {
@@ -192,7 +197,10 @@ fn files_of_a_module_do_not_use_each_other_in_cycles() {
             .map(|file| (file_module(&file), read(&file)))
             .collect();
         assert!(texts.len() > 1, "src/{module} has no files");
-        let used = files_used(&texts);
+        let mut used = files_used(&texts);
+        for files in used.values_mut() {
+            files.retain(|file| !WHOLES.contains(file));
+        }
         if let Some(circle) = circle(&used) {
             complaints.push(circle.join(" uses "));
         }

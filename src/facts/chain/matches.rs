@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Chain, Hit, Kind, Link, SitePart, patterns, rope};
+use super::model::{Chain, ChainLink, Hit, Kind};
+use super::{patterns, rope};
 use crate::base::DType;
 use crate::correlate::{Direction, OpCallId, Run, SiteId, SiteKernel};
 use crate::cost::{Costed, Dims, Family};
+use crate::facts::affected::SitePart;
 use crate::gpu::Gpu;
 use crate::profile::Kernel;
 
@@ -57,7 +59,7 @@ impl<'r> Matches<'r> {
     pub(super) fn add(
         &mut self,
         hit: &Hit<'_>,
-        adds_bias: &dyn Fn(&Link<'_>) -> bool,
+        adds_bias: &dyn Fn(&ChainLink<'_>) -> bool,
     ) -> Option<usize> {
         let kind = hit.kind;
         let members = patterns::kept(kind, hit.calls);
@@ -80,7 +82,7 @@ impl<'r> Matches<'r> {
         // Without operators and their shapes only times are known: the longest kernel reads and writes each
         // element once, as a fused one does. What stands between the products of attention goes.
         let sites = &self.costed.sites;
-        let has_cost = |l: &&Link<'_>| sites.get(l.site.idx()).is_some_and(|s| s.cost.is_ok());
+        let has_cost = |l: &&ChainLink<'_>| sites.get(l.site.idx()).is_some_and(|s| s.cost.is_ok());
         let kept = if kind == Kind::Attention {
             let products = members.iter().filter(|l| l.family == Family::Gemm);
             products.map(|l| l.time_ns as f64).sum()
@@ -170,7 +172,7 @@ impl<'r> Matches<'r> {
     /// Whether most of a sequence is the backward pass of a GELU, with which it goes. The forward pass must
     /// have been added.
     pub(super) fn is_backward_of_gelu(&self, hit: &Hit<'_>) -> bool {
-        let of_gelu = |link: &Link<'_>| {
+        let of_gelu = |link: &ChainLink<'_>| {
             let call = self.costed.run.op_call(link.call)?;
             let (row, _) = (*self.by_call.get(call.forward?.idx())?)?;
             let chain = self.chains.get(row)?;
@@ -182,7 +184,7 @@ impl<'r> Matches<'r> {
     }
 
     /// The row of the chain with these names, created if missing.
-    fn chain(&mut self, kind: Kind, first: &Link<'_>, members: &[&Link<'_>]) -> usize {
+    fn chain(&mut self, kind: Kind, first: &ChainLink<'_>, members: &[&ChainLink<'_>]) -> usize {
         let layer = pattern_of(&self.costed.run, first.site).to_owned();
         let mut ops: Vec<&str> = members.iter().map(|l| l.name).collect();
         if kind == Kind::ExpertLoop {
@@ -268,7 +270,7 @@ impl Matches<'_> {
 }
 
 /// Adds a call and its kernels to the part of its site.
-fn add_kernels(costed: &Costed, link: &Link<'_>, part: &mut SitePart) {
+fn add_kernels(costed: &Costed, link: &ChainLink<'_>, part: &mut SitePart) {
     let run = &costed.run;
     part.calls += 1;
     let ids = link.first.idx()..=link.last.idx();
@@ -322,7 +324,7 @@ fn pattern_of(run: &Run, site: SiteId) -> &str {
 }
 
 /// The length of the rows that a sequence works on, else its number of elements.
-pub(super) fn width(kind: Kind, members: &[&Link<'_>]) -> Option<u64> {
+pub(super) fn width(kind: Kind, members: &[&ChainLink<'_>]) -> Option<u64> {
     members
         .iter()
         .find_map(|l| match l.dims {
@@ -360,12 +362,12 @@ fn fused_rate(gpu: &Gpu, kind: Kind, ran: Option<DType>, best: Option<DType>) ->
 
 /// Time of one equivalent fused operator: the FLOPs are the same, intermediate tensors are neither
 /// written nor read. `None` if the GPU or a cost is unknown. The same for all calls of these sites.
-fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
+fn fused_ns(costed: &Costed, kind: Kind, members: &[&ChainLink<'_>]) -> Option<f64> {
     let gpu = &costed.gpu.as_ref()?.gpu;
     if matches!(kind, Kind::DoubleLogSoftmax | Kind::LogitsUpcast) {
         return Some(0.0);
     }
-    let bytes_of = |link: &Link<'_>| -> Option<u64> {
+    let bytes_of = |link: &ChainLink<'_>| -> Option<u64> {
         let cost = costed.cost_of(link.site)?.cost.as_ref();
         Some(cost.ok()?.bytes())
     };
@@ -422,7 +424,7 @@ fn fused_ns(costed: &Costed, kind: Kind, members: &[&Link<'_>]) -> Option<f64> {
 }
 
 /// Bytes of the tensor that a call reads from the previous call.
-fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
+fn intermediate_bytes(costed: &Costed, link: &ChainLink<'_>) -> Option<f64> {
     let site = costed.run.site(link.site)?;
     let args = costed.run.arguments(site.args?)?;
     let tensor = args.tensors().next()?;
@@ -431,7 +433,7 @@ fn intermediate_bytes(costed: &Costed, link: &Link<'_>) -> Option<f64> {
     Some(numel as f64 * dtype.bytes() as f64)
 }
 
-fn attention_bytes(costed: &Costed, members: &[&Link<'_>]) -> Option<f64> {
+fn attention_bytes(costed: &Costed, members: &[&ChainLink<'_>]) -> Option<f64> {
     let (first, last) = (members.first()?, members.last()?);
     let (scores, values) = (first.dims.gemm()?, last.dims.gemm()?);
     let sizes = [scores.batch, scores.m, scores.n, scores.k, values.n];

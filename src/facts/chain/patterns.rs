@@ -6,7 +6,8 @@
 //! to the sequence. It uses names, families and dimensions; if these leave the data flow uncertain, the
 //! sequence is not recognized.
 
-use super::{Kind, Link, rope};
+use super::model::{ChainLink, Kind, may_be_forward, moves, numel, same_size};
+use super::rope;
 use crate::correlate::Direction;
 use crate::cost::{Dims, Family, GemmSize};
 
@@ -14,7 +15,7 @@ use crate::cost::{Dims, Family, GemmSize};
 type Hit = Option<(Kind, usize)>;
 
 /// The first recognizer that accepts the calls, in this order, decides.
-pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
+pub(super) fn recognize(run: &[ChainLink<'_>]) -> Hit {
     logits_upcast(run)
         .or_else(|| log_of_softmax(run))
         .or_else(|| softmax(run))
@@ -27,7 +28,7 @@ pub(super) fn recognize(run: &[Link<'_>]) -> Hit {
 }
 
 /// The calls of a sequence that the advice refers to; the others only identify the sequence.
-pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<'a>> {
+pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [ChainLink<'a>]) -> Vec<&'r ChainLink<'a>> {
     match kind {
         // Only the second one is superfluous.
         Kind::DoubleLogSoftmax => members.last().into_iter().collect(),
@@ -35,7 +36,7 @@ pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<
         Kind::GatedActivation => members.first().into_iter().chain(members.last()).collect(),
         Kind::ExpertLoop => {
             // Each expert has the same matrices: a weight that recurs with them belongs to the loop.
-            let recurs = |l: &&Link<'_>| {
+            let recurs = |l: &&ChainLink<'_>| {
                 let same = members.iter().filter(|m| same_weights(l.dims, m.dims));
                 same.count() >= EXPERTS
             };
@@ -44,42 +45,20 @@ pub(super) fn kept<'r, 'a>(kind: Kind, members: &'r [Link<'a>]) -> Vec<&'r Link<
         // Without the product that they are added to, and without the casts between products.
         Kind::Lora => members.iter().skip(1).collect(),
         Kind::SharedInput => {
-            let product = |l: &&Link<'_>| l.family == Family::Gemm;
+            let product = |l: &&ChainLink<'_>| l.family == Family::Gemm;
             members.iter().filter(product).collect()
         }
         // What its products would take in a fused kernel is not known where only names are.
         Kind::Attention if members.first().is_some_and(|l| l.by_name.is_some()) => {
-            let product = |l: &&Link<'_>| l.family == Family::Gemm;
+            let product = |l: &&ChainLink<'_>| l.family == Family::Gemm;
             members.iter().filter(|l| !product(l)).collect()
         }
         _ => members.iter().collect(),
     }
 }
 
-pub(super) fn numel(dims: Dims) -> Option<u64> {
-    match dims {
-        Dims::Elements { numel } => Some(numel),
-        Dims::Rows { rows, cols } => rows.checked_mul(cols),
-        _ => None,
-    }
-}
-
-pub(super) fn same_size(a: &Link<'_>, b: &Link<'_>) -> bool {
-    numel(a.dims).is_some_and(|n| numel(b.dims) == Some(n))
-}
-
-pub(super) fn moves(link: &Link<'_>) -> bool {
-    matches!(link.family, Family::Cast | Family::Copy)
-}
-
-/// Whether it may be work of a forward pass. Under `no_grad` autograd numbers no operators, and their direction
-/// is not known.
-pub(super) fn may_be_forward(link: &Link<'_>) -> bool {
-    matches!(link.direction, Direction::Fprop | Direction::Unknown)
-}
-
 /// A conversion directly before the log-softmax or loss of the same elements.
-fn logits_upcast(run: &[Link<'_>]) -> Hit {
+fn logits_upcast(run: &[ChainLink<'_>]) -> Hit {
     let (first, next) = (run.first()?, run.get(1)?);
     let loss = next.family == Family::Softmax && next.name.contains("log_softmax")
         || next.family == Family::Loss && next.name.contains("cross_entropy");
@@ -94,17 +73,17 @@ const BEFORE_BACKWARD: usize = 64;
 /// Whether the calls after two log-softmaxes are a loss and a backward pass that begins with that loss
 /// and both log-softmaxes. Then the gradient of the first can only come from the second: no other
 /// backward call has run that could have made it.
-pub(super) fn backward_repeats(after: &[Link<'_>]) -> bool {
+pub(super) fn backward_repeats(after: &[ChainLink<'_>]) -> bool {
     if after.first().is_none_or(|l| l.family != Family::Loss) {
         return false;
     }
-    let makes_no_gradient = |l: &&Link<'_>| {
+    let makes_no_gradient = |l: &&ChainLink<'_>| {
         matches!(l.family, Family::Loss | Family::Fill) || l.direction == Direction::Fprop
     };
     let near = after.iter().take(BEFORE_BACKWARD);
     let mut rest = near.skip_while(makes_no_gradient);
     let mut backward = || {
-        let is = |l: &Link<'_>| {
+        let is = |l: &ChainLink<'_>| {
             l.family == Family::Softmax
                 && l.name.contains("log_softmax")
                 && l.direction == Direction::Bprop
@@ -115,7 +94,7 @@ pub(super) fn backward_repeats(after: &[Link<'_>]) -> bool {
 }
 
 /// `softmax(x).log()`.
-fn log_of_softmax(run: &[Link<'_>]) -> Hit {
+fn log_of_softmax(run: &[ChainLink<'_>]) -> Hit {
     let first = run.first()?;
     if first.family != Family::Softmax || first.name.contains("log") || !may_be_forward(first) {
         return None;
@@ -128,7 +107,7 @@ fn log_of_softmax(run: &[Link<'_>]) -> Hit {
 
 /// `e = exp(x - max(x)); e / sum(e)`. A difference is an addition of the negative, and so its kernel
 /// may be called.
-pub(super) fn softmax(run: &[Link<'_>]) -> Hit {
+pub(super) fn softmax(run: &[ChainLink<'_>]) -> Hit {
     const SPELLING: [&[&str]; 5] = [
         &["max", "amax"],
         &["sub", "add"],
@@ -152,7 +131,7 @@ pub(super) fn softmax(run: &[Link<'_>]) -> Hit {
 }
 
 /// `x * sigmoid(x)`, unless more pointwise work on the same elements follows.
-fn silu(run: &[Link<'_>]) -> Hit {
+fn silu(run: &[ChainLink<'_>]) -> Hit {
     let (first, next) = (run.first()?, run.get(1)?);
     let fits = first.name == "sigmoid"
         && next.name == "mul"
@@ -169,9 +148,9 @@ fn silu(run: &[Link<'_>]) -> Hit {
 const RANK: u64 = 128;
 
 /// A product, and the two thin ones of an adapter (LoRA) whose result is added to it; if the sum is converted, with that.
-fn lora(run: &[Link<'_>]) -> Hit {
+fn lora(run: &[ChainLink<'_>]) -> Hit {
     let first = run.first()?;
-    let sizes = |l: &Link<'_>| {
+    let sizes = |l: &ChainLink<'_>| {
         let size = l.dims.gemm().filter(|size| size.batch == 1)?;
         Some((size.m, size.n, size.k))
     };
@@ -180,7 +159,7 @@ fn lora(run: &[Link<'_>]) -> Hit {
         return None;
     }
     let mut at = 1;
-    let mut next = |wanted: &dyn Fn(&Link<'_>) -> bool, skipped: &[Family]| {
+    let mut next = |wanted: &dyn Fn(&ChainLink<'_>) -> bool, skipped: &[Family]| {
         let rest = run.get(at..)?.iter().take(4);
         let steps = rest
             .take_while(|l| skipped.contains(&l.family) && !wanted(l))
@@ -210,13 +189,13 @@ fn lora(run: &[Link<'_>]) -> Hit {
 }
 
 /// GELU from primitives: arithmetic around one `tanh` or `erf`, all over the same elements.
-fn gelu(run: &[Link<'_>]) -> Hit {
+fn gelu(run: &[ChainLink<'_>]) -> Hit {
     const ARITHMETIC: [&str; 6] = ["pow", "mul", "add", "div", "tanh", "erf"];
     let first = run.first()?;
     if first.direction == Direction::Update || moves(first) {
         return None;
     }
-    let body: Vec<&Link<'_>> = run
+    let body: Vec<&ChainLink<'_>> = run
         .iter()
         .take(12)
         .take_while(|l| {
@@ -241,7 +220,7 @@ fn gelu(run: &[Link<'_>]) -> Hit {
 }
 
 /// `silu(gate) * up`; the product that computes `up` may be between the two.
-fn gated(run: &[Link<'_>]) -> Hit {
+fn gated(run: &[ChainLink<'_>]) -> Hit {
     let first = run.first()?;
     if !matches!(first.name, "silu" | "gelu") || !may_be_forward(first) {
         return None;
@@ -259,18 +238,18 @@ fn gated(run: &[Link<'_>]) -> Hit {
 /// Consecutive products with the same number of rows and the same inner dimension. If the widths
 /// differ, the second cannot read the result of the first. Three consecutive products of equal width
 /// are too many to depend on each other without anything between them.
-fn shared_input(run: &[Link<'_>]) -> Hit {
+fn shared_input(run: &[ChainLink<'_>]) -> Hit {
     let first = run.first()?;
-    let whole = |l: &Link<'_>| l.dims.gemm().filter(|size| size.batch == 1);
+    let whole = |l: &ChainLink<'_>| l.dims.gemm().filter(|size| size.batch == 1);
     let GemmSize { m, n, k, .. } = whole(first)?;
     if !may_be_forward(first) || m <= 1 {
         return None;
     }
-    let fits = |l: &&Link<'_>| {
+    let fits = |l: &&ChainLink<'_>| {
         may_be_forward(l) && whole(l).is_some_and(|size| size.m == m && size.k == k)
     };
     // Under autocast, each product is preceded by the conversion of its weight.
-    let weight = |cast: &Link<'_>, product: &Link<'_>| {
+    let weight = |cast: &ChainLink<'_>, product: &ChainLink<'_>| {
         let sizes = numel(cast.dims).zip(product.dims.gemm());
         cast.family == Family::Cast
             && sizes.is_some_and(|(size, w)| w.n.checked_mul(w.k) == Some(size) || size == w.n)
@@ -294,7 +273,7 @@ fn shared_input(run: &[Link<'_>]) -> Hit {
 
 /// Whether pointwise work updates parameters by Adam or a relative of it: squares of gradients are added
 /// up (`addcmul`), and their root divides.
-pub(super) fn updates(run: &[Link<'_>]) -> bool {
+pub(super) fn updates(run: &[ChainLink<'_>]) -> bool {
     let at = |names: &[&str], from: usize| {
         let rest = run.iter().skip(from);
         let mut found = rest.enumerate().filter(|(_, l)| names.contains(&l.name));
@@ -322,7 +301,7 @@ const LOOP: usize = 4096;
 
 /// Products with weights of one shape and varying numbers of rows, with indexing between them: a loop
 /// that selects the tokens of each expert. Returns the number of calls in the loop.
-pub(super) fn expert_loop(rest: &[Link<'_>]) -> Option<usize> {
+pub(super) fn expert_loop(rest: &[ChainLink<'_>]) -> Option<usize> {
     let first = rest.first()?;
     let is_first = first.dims.gemm().is_some_and(|size| size.batch == 1);
     if !is_first || !may_be_forward(first) {

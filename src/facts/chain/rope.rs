@@ -6,13 +6,12 @@
 
 use std::ops::Range;
 
-use super::patterns::{may_be_forward, moves, numel, same_size};
-use super::{Kind, Link};
+use super::model::{ChainLink, Kind, may_be_forward, moves, numel, same_size};
 use crate::correlate::Direction;
 use crate::cost::Family;
 
 /// The first form that accepts the calls decides.
-pub(super) fn recognize(run: &[Link<'_>]) -> Option<(Kind, usize)> {
+pub(super) fn recognize(run: &[ChainLink<'_>]) -> Option<(Kind, usize)> {
     let length = negated(run).or_else(|| complex(run))?;
     Some((Kind::Rope, length))
 }
@@ -22,7 +21,7 @@ const ROTATION: usize = 12;
 
 /// `x * cos + cat(-x2, x1) * sin`, the usual form in transformer code, in any order in which its parts
 /// can be computed, with the conversions of `x` and of the result.
-pub(super) fn negated(run: &[Link<'_>]) -> Option<usize> {
+pub(super) fn negated(run: &[ChainLink<'_>]) -> Option<usize> {
     let first = run.first()?;
     if first.direction == Direction::Update {
         return None;
@@ -33,7 +32,7 @@ pub(super) fn negated(run: &[Link<'_>]) -> Option<usize> {
         .take_while(|l| l.family == Family::Cast)
         .count();
     let (mut half, mut joined) = (None, None);
-    let mut products: Vec<&Link<'_>> = Vec::new();
+    let mut products: Vec<&ChainLink<'_>> = Vec::new();
     for (at, link) in run.iter().enumerate().take(lead + ROTATION) {
         if link.direction != first.direction {
             return None;
@@ -59,19 +58,19 @@ pub(super) fn negated(run: &[Link<'_>]) -> Option<usize> {
     None
 }
 
-fn is_join(link: &Link<'_>) -> bool {
+fn is_join(link: &ChainLink<'_>) -> bool {
     matches!(link.name, "cat" | "stack" | "concat")
 }
 
 /// Whether two calls handle as many elements, as far as that is known. Without shapes, the grid gives a bound
 /// only.
-fn fits(link: &Link<'_>, other: &Link<'_>) -> bool {
+fn fits(link: &ChainLink<'_>, other: &ChainLink<'_>) -> bool {
     let sizes = numel(link.dims).zip(numel(other.dims));
     link.rounded || other.rounded || sizes.is_none_or(|(a, b)| a == b)
 }
 
 /// Whether a call handles half of the elements of another, as far as that is known.
-fn is_half(part: &Link<'_>, whole: &Link<'_>) -> bool {
+fn is_half(part: &ChainLink<'_>, whole: &ChainLink<'_>) -> bool {
     let sizes = numel(part.dims).zip(numel(whole.dims));
     sizes.is_none_or(|(half, all)| match part.rounded || whole.rounded {
         true => half <= all,
@@ -81,33 +80,34 @@ fn is_half(part: &Link<'_>, whole: &Link<'_>) -> bool {
 
 /// Whether the conversions before a rotation can be those of its input. Without sizes, only one is taken
 /// for that.
-fn leads(casts: &[Link<'_>], sum: &Link<'_>) -> bool {
-    let same = |l: &Link<'_>| same_size(l, sum);
+fn leads(casts: &[ChainLink<'_>], sum: &ChainLink<'_>) -> bool {
+    let same = |l: &ChainLink<'_>| same_size(l, sum);
     casts.iter().all(|l| fits(l, sum)) && (casts.len() < 2 || casts.iter().all(same))
 }
 
 /// The number of calls, 0 or 1, that convert the result.
-fn converts_back(next: Option<&Link<'_>>, sum: &Link<'_>) -> usize {
-    let back =
-        |l: &Link<'_>| l.family == Family::Cast && l.direction == sum.direction && fits(l, sum);
+fn converts_back(next: Option<&ChainLink<'_>>, sum: &ChainLink<'_>) -> usize {
+    let back = |l: &ChainLink<'_>| {
+        l.family == Family::Cast && l.direction == sum.direction && fits(l, sum)
+    };
     usize::from(next.is_some_and(back))
 }
 
 /// Complex rotary embeddings, as in the reference code of Llama: queries and keys are converted to fp32,
 /// multiplied by complex numbers (half as many elements), and converted back.
-fn complex(run: &[Link<'_>]) -> Option<usize> {
+fn complex(run: &[ChainLink<'_>]) -> Option<usize> {
     let first = run.first()?;
     if first.family != Family::Cast || first.direction == Direction::Update {
         return None;
     }
-    let same_way = |l: &Link<'_>| l.direction == first.direction;
+    let same_way = |l: &ChainLink<'_>| l.direction == first.direction;
     let casts = |from: usize| {
         let rest = run.iter().skip(from).take(2);
         rest.take_while(|l| moves(l) && same_way(l)).count()
     };
     let before = casts(0);
-    let turned = |l: &&Link<'_>| {
-        let halves = |cast: &Link<'_>| {
+    let turned = |l: &&ChainLink<'_>| {
+        let halves = |cast: &ChainLink<'_>| {
             numel(cast.dims).is_some_and(|n| numel(l.dims).is_some_and(|half| half * 2 == n))
         };
         l.name == "mul" && l.complex && same_way(l) && run.iter().take(before).any(halves)
@@ -129,7 +129,7 @@ const BETWEEN: usize = 12;
 /// The rotations of queries and keys as sums of products of their halves, with attention behind them.
 ///
 /// The product of complex numbers has the same form: therefore both, and attention, must be there.
-pub(super) fn queries_and_keys(rest: &[Link<'_>]) -> Option<[Range<usize>; 2]> {
+pub(super) fn queries_and_keys(rest: &[ChainLink<'_>]) -> Option<[Range<usize>; 2]> {
     let queries = halves(rest)?;
     let near = queries..queries + BETWEEN;
     let (from, keys) = near.into_iter().find_map(|from| {
@@ -137,7 +137,7 @@ pub(super) fn queries_and_keys(rest: &[Link<'_>]) -> Option<[Range<usize>; 2]> {
         Some((from, length))
     })?;
     let end = from + keys;
-    let attends = |l: &Link<'_>| {
+    let attends = |l: &ChainLink<'_>| {
         let batched = l.dims.gemm().is_some_and(|size| size.batch > 1);
         l.family == Family::Attention
             || l.family == Family::Gemm && (batched || matches!(l.name, "bmm" | "baddbmm"))
@@ -148,7 +148,7 @@ pub(super) fn queries_and_keys(rest: &[Link<'_>]) -> Option<[Range<usize>; 2]> {
 
 /// `x1 * cos - x2 * sin` and `x1 * sin + x2 * cos`, joined by one operator or copied into the result one
 /// by one, with the rows of the tables that are selected for it. Returns the number of calls.
-fn halves(run: &[Link<'_>]) -> Option<usize> {
+fn halves(run: &[ChainLink<'_>]) -> Option<usize> {
     let first = run.first()?;
     if !may_be_forward(first) {
         return None;
@@ -192,7 +192,7 @@ fn halves(run: &[Link<'_>]) -> Option<usize> {
         _ => return None,
     };
     let casts = run.get(selected..selected + lead)?;
-    let converts = |l: &Link<'_>| fits(l, sum) || is_half(sum, l);
+    let converts = |l: &ChainLink<'_>| fits(l, sum) || is_half(sum, l);
     let join = run.get(at)?;
     casts
         .iter()
@@ -201,16 +201,16 @@ fn halves(run: &[Link<'_>]) -> Option<usize> {
 }
 
 /// Whether two calls of one kind handle as many elements, as far as that is known.
-fn same(link: &Link<'_>, other: &Link<'_>) -> bool {
+fn same(link: &ChainLink<'_>, other: &ChainLink<'_>) -> bool {
     let sizes = numel(link.dims).zip(numel(other.dims));
     sizes.is_none_or(|(a, b)| a == b)
 }
 
 /// The calls whose traffic a fused rotation keeps: it reads each number once and writes it once. With
 /// conversions before it, they are those; else `x * cos` or, of halves, the first product of each.
-pub(super) fn kept<'r, 'a>(members: &'r [&'r Link<'a>]) -> Vec<&'r Link<'a>> {
-    let cast = |l: &&&Link<'a>| l.family == Family::Cast;
-    let casts: Vec<&Link<'a>> = members.iter().take_while(cast).copied().collect();
+pub(super) fn kept<'r, 'a>(members: &'r [&'r ChainLink<'a>]) -> Vec<&'r ChainLink<'a>> {
+    let cast = |l: &&&ChainLink<'a>| l.family == Family::Cast;
+    let casts: Vec<&ChainLink<'a>> = members.iter().take_while(cast).copied().collect();
     if !casts.is_empty() {
         return casts;
     }
@@ -222,7 +222,7 @@ pub(super) fn kept<'r, 'a>(members: &'r [&'r Link<'a>]) -> Vec<&'r Link<'a>> {
 
 /// An upper bound of the time of a fused rotation, from that of its calls: a product reads and writes each
 /// number once. A sum of halves reads two of them and writes one, and the rotation has two of each.
-pub(super) fn fused_by_time_ns(members: &[&Link<'_>]) -> f64 {
+pub(super) fn fused_by_time_ns(members: &[&ChainLink<'_>]) -> f64 {
     let longest = |names: &[&str]| {
         let named = members.iter().filter(|l| names.contains(&l.name));
         named.map(|l| l.time_ns).max().unwrap_or(0) as f64
@@ -234,7 +234,7 @@ pub(super) fn fused_by_time_ns(members: &[&Link<'_>]) -> f64 {
     }
 }
 
-fn of_halves(members: &[&Link<'_>]) -> bool {
+fn of_halves(members: &[&ChainLink<'_>]) -> bool {
     let products = members.iter().filter(|l| l.name == "mul");
     products.count() == 4
 }

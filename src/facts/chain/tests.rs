@@ -2,8 +2,8 @@ use super::patterns::{self, recognize};
 use super::*;
 use crate::cost::GemmSize;
 
-fn work(name: &str, family: Family, dims: Dims) -> Work<'_> {
-    Work {
+fn work(name: &str, family: Family, dims: Dims) -> LinkWork<'_> {
+    LinkWork {
         site: SiteId(0),
         name,
         family,
@@ -15,13 +15,13 @@ fn work(name: &str, family: Family, dims: Dims) -> Work<'_> {
     }
 }
 
-fn link(name: &str, family: Family, dims: Dims) -> Link<'_> {
+fn link(name: &str, family: Family, dims: Dims) -> ChainLink<'_> {
     doing(work(name, family, dims))
 }
 
 /// A kernel of one microsecond. The work is leaked, which is acceptable in tests.
-fn doing(work: Work<'_>) -> Link<'_> {
-    Link {
+fn doing(work: LinkWork<'_>) -> ChainLink<'_> {
+    ChainLink {
         work: Box::leak(Box::new(work)),
         call: OpCallId(0),
         first: KernelId(0),
@@ -32,12 +32,12 @@ fn doing(work: Work<'_>) -> Link<'_> {
 }
 
 /// Work without an operator, known by the names of its kernels.
-fn by_kernel(name: &str, family: Family, products: u32) -> Link<'_> {
+fn by_kernel(name: &str, family: Family, products: u32) -> ChainLink<'_> {
     let dims = match family {
         Family::Pointwise => Dims::Elements { numel: 4096 },
         _ => Dims::None,
     };
-    doing(Work {
+    doing(LinkWork {
         direction: Direction::Unknown,
         rounded: true,
         by_name: Some(products),
@@ -45,9 +45,9 @@ fn by_kernel(name: &str, family: Family, products: u32) -> Link<'_> {
     })
 }
 
-fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
-    let turned = |l: &Link<'a>| {
-        doing(Work {
+fn in_direction<'a>(links: &[ChainLink<'a>], direction: Direction) -> Vec<ChainLink<'a>> {
+    let turned = |l: &ChainLink<'a>| {
+        doing(LinkWork {
             direction,
             ..*l.work
         })
@@ -55,7 +55,7 @@ fn in_direction<'a>(links: &[Link<'a>], direction: Direction) -> Vec<Link<'a>> {
     links.iter().map(turned).collect()
 }
 
-fn pointwise_on(name: &str, numel: u64) -> Link<'_> {
+fn pointwise_on(name: &str, numel: u64) -> ChainLink<'_> {
     let family = match name {
         "cat" => Family::Cat,
         "to" | "copy" => Family::Cast,
@@ -64,11 +64,11 @@ fn pointwise_on(name: &str, numel: u64) -> Link<'_> {
     link(name, family, Dims::Elements { numel })
 }
 
-fn product(m: u64, n: u64, k: u64) -> Link<'static> {
+fn product(m: u64, n: u64, k: u64) -> ChainLink<'static> {
     gemm("linear", 1, [m, n, k])
 }
 
-fn gemm(name: &str, batch: u64, [m, n, k]: [u64; 3]) -> Link<'_> {
+fn gemm(name: &str, batch: u64, [m, n, k]: [u64; 3]) -> ChainLink<'_> {
     let dims = Dims::Gemm(GemmSize {
         batch,
         m,
@@ -79,22 +79,22 @@ fn gemm(name: &str, batch: u64, [m, n, k]: [u64; 3]) -> Link<'_> {
     link(name, Family::Gemm, dims)
 }
 
-fn softmax(name: &str, rows: u64, cols: u64) -> Link<'_> {
+fn softmax(name: &str, rows: u64, cols: u64) -> ChainLink<'_> {
     link(name, Family::Softmax, Dims::Rows { rows, cols })
 }
 
-fn hit(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
+fn hit(links: &[ChainLink<'_>]) -> Option<(&'static str, usize)> {
     recognize(links).map(|(kind, length)| (kind.name(), length))
 }
 
 /// Operators of the given names, all of one size.
-fn named(names: &str) -> Vec<Link<'_>> {
+fn named(names: &str) -> Vec<ChainLink<'_>> {
     let names = names.split(' ');
     names.map(|name| pointwise_on(name, 4096)).collect()
 }
 
 /// The same, with half as many elements for a negation.
-fn rotation(names: &str) -> Vec<Link<'_>> {
+fn rotation(names: &str) -> Vec<ChainLink<'_>> {
     let size = |name| if name == "neg" { 2048 } else { 4096 };
     let names = names.split(' ');
     names.map(|name| pointwise_on(name, size(name))).collect()
@@ -141,7 +141,7 @@ fn rotary_embeddings_negate_half_of_what_they_add() {
     converted[0] = pointwise_on("to", 64);
     assert_eq!(hit(&converted), None);
     // Sizes are not always recorded; then a single conversion is taken for that of the input.
-    let unsized_links = |names: &str| -> Vec<Link<'static>> {
+    let unsized_links = |names: &str| -> Vec<ChainLink<'static>> {
         let links = rotation(names).into_iter();
         let links = links.map(|l| link(l.name.to_owned().leak(), l.family, Dims::None));
         links.collect()
@@ -154,8 +154,8 @@ fn rotary_embeddings_negate_half_of_what_they_add() {
 }
 
 /// Rotations of queries and keys in halves, and what follows.
-fn both(rotation: &str, between: &str, behind: &[Link<'static>]) -> Vec<Link<'static>> {
-    let of = |names: &str| -> Vec<Link<'static>> {
+fn both(rotation: &str, between: &str, behind: &[ChainLink<'static>]) -> Vec<ChainLink<'static>> {
+    let of = |names: &str| -> Vec<ChainLink<'static>> {
         let names = names
             .split_whitespace()
             .map(|name| &*name.to_owned().leak());
@@ -173,8 +173,9 @@ fn both(rotation: &str, between: &str, behind: &[Link<'static>]) -> Vec<Link<'st
 #[test]
 fn rotations_of_halves_are_recognized_before_attention() {
     let scores = || gemm("bmm", 8, [64, 64, 32]);
-    let ranges =
-        |links: &[Link<'_>]| rope::queries_and_keys(links).map(|two| two.map(|r| (r.start, r.end)));
+    let ranges = |links: &[ChainLink<'_>]| {
+        rope::queries_and_keys(links).map(|two| two.map(|r| (r.start, r.end)))
+    };
     let copied = "index mul mul sub mul mul add copy copy";
     for (names, between, found) in [
         (copied, "", [(0, 9), (9, 18)]),
@@ -218,7 +219,7 @@ fn rotations_of_halves_are_recognized_before_attention() {
 #[test]
 fn rotations_of_halves_are_recognized_by_the_names_of_their_kernels() {
     // The kernel of a difference is called `add`. Its grid counts in other blocks than that of a product.
-    let one = |names: &str| -> Vec<Link<'static>> {
+    let one = |names: &str| -> Vec<ChainLink<'static>> {
         let names = names.split(' ').map(|name| &*name.to_owned().leak());
         let links = names.map(|name| {
             let family = match name {
@@ -228,7 +229,7 @@ fn rotations_of_halves_are_recognized_by_the_names_of_their_kernels() {
             };
             let kernel = by_kernel(name, family, 1);
             let numel = if name == "add" { 1024 } else { 2048 };
-            doing(Work {
+            doing(LinkWork {
                 dims: Dims::Elements { numel },
                 ..*kernel.work
             })
@@ -236,7 +237,7 @@ fn rotations_of_halves_are_recognized_by_the_names_of_their_kernels() {
         links.collect()
     };
     let turned = one("index mul mul add mul mul add copy copy");
-    let attends = |links: Vec<Link<'static>>| {
+    let attends = |links: Vec<ChainLink<'static>>| {
         let scores = by_kernel("bmm", Family::Gemm, 8);
         rope::queries_and_keys(&[links.clone(), links, vec![scores]].concat()).is_some()
     };
@@ -255,19 +256,19 @@ fn rotations_of_halves_are_recognized_by_the_names_of_their_kernels() {
 
 #[test]
 fn a_fused_rotation_reads_and_writes_each_number_once() {
-    let with_times = |names: &str, times: &[i64]| -> Vec<Link<'static>> {
+    let with_times = |names: &str, times: &[i64]| -> Vec<ChainLink<'static>> {
         let names = names.split(' ').map(|name| &*name.to_owned().leak());
         let links = names.map(|name| pointwise_on(name, 4096));
         let times = links.zip(times);
         times
-            .map(|(link, ns)| Link {
+            .map(|(link, ns)| ChainLink {
                 time_ns: *ns,
                 ..link
             })
             .collect()
     };
-    let fused = |links: &[Link<'_>]| {
-        let links: Vec<&Link<'_>> = links.iter().collect();
+    let fused = |links: &[ChainLink<'_>]| {
+        let links: Vec<&ChainLink<'_>> = links.iter().collect();
         let kept = rope::kept(&links).into_iter().map(|l| l.time_ns);
         (rope::fused_by_time_ns(&links), kept.collect::<Vec<i64>>())
     };
@@ -437,7 +438,7 @@ fn softmax_written_out_is_recognized() {
 fn complex_rotary_embeddings_are_recognized() {
     let complex = |numel| {
         let work = work("mul", Family::Pointwise, Dims::Elements { numel });
-        doing(Work {
+        doing(LinkWork {
             complex: true,
             ..work
         })
@@ -525,7 +526,7 @@ fn adapters_beside_a_product_are_recognized() {
 
 #[test]
 fn expert_loops_require_indexing_and_varying_row_counts() {
-    let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<Link<'static>> {
+    let experts = |rows: &dyn Fn(u64) -> u64, index: bool| -> Vec<ChainLink<'static>> {
         (0..8)
             .flat_map(|e| {
                 let pick = index.then(|| link("index", Family::Index, Dims::None));
@@ -564,7 +565,7 @@ fn bias_between_convolution_and_norm_is_distinguished_from_a_residual() {
     assert_eq!(conv_norm(&run, &|_| false), Some((Kind::ConvNorm, 3)));
 }
 
-fn any(links: &[Link<'_>]) -> Option<(&'static str, usize)> {
+fn any(links: &[ChainLink<'_>]) -> Option<(&'static str, usize)> {
     recognize_at(links, &|_| false).map(|(kind, length)| (kind.name(), length))
 }
 
@@ -585,7 +586,7 @@ fn norms_include_their_leading_conversion_and_square() {
 
 #[test]
 fn backward_of_both_log_softmaxes_right_after_the_loss_proves_a_repetition() {
-    let turned = |link: Link<'static>| in_direction(&[link], Direction::Bprop)[0];
+    let turned = |link: ChainLink<'static>| in_direction(&[link], Direction::Bprop)[0];
     let backward = turned(softmax("log_softmax", 700, 33_278));
     let loss = link("nll_loss", Family::Loss, Dims::None);
     let fill = link("ones_like", Family::Fill, Dims::Elements { numel: 1 });
@@ -749,7 +750,7 @@ fn a_chain_has_its_own_calls_and_kernels_of_sites_that_it_shares() {
 
 #[test]
 fn a_norm_written_out_begins_with_the_mean_that_it_subtracts() {
-    fn written_out(names: &str) -> Vec<Link<'_>> {
+    fn written_out(names: &str) -> Vec<ChainLink<'_>> {
         let links = names.split(' ').map(|name| match name {
             "mean" => link(name, Family::Reduce, Dims::None),
             _ => pointwise_on(name, 4096),

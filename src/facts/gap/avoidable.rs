@@ -2,10 +2,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::super::call_operators::CallOperators;
-use super::super::{Answer, Entry, UNRECORDED_WORK, facts};
-use super::{GapScope, Gaps};
 use crate::correlate::{DeviceTimeline, Gap, GapCause, Run};
+use crate::facts::call_operators::CallOperators;
+use crate::facts::fact::{Answer, FactEntry, facts};
+use crate::facts::host_work::UNRECORDED_WORK;
+use crate::facts::table::{GapScope, Gaps};
 use crate::profile::{ApiCall, ApiClass, CallId, ProcessId, Span};
 
 /// Per gap of a device: the part that goes without the waits, at least and at most.
@@ -242,7 +243,7 @@ fn avoidable(g: &GapScope<'_>, part: fn(AvoidablePart) -> i64) -> Answer {
     Answer::or_silent(is_behind_wait(g.group.cause).then(|| part(g.group.avoidable) as f64))
 }
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// For `after_sync` and `blocking_copy`: the part of `gap.time_ns` that goes at most if the host does not wait.
     /// Launches come earlier by no more than the time that the host spends in the operators that wait; it may wait longer
     /// than recorded, as it works faster when nothing is recorded

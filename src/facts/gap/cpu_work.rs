@@ -1,16 +1,16 @@
 //! What operators of PyTorch did on the CPU while a device was idle.
 
-use super::super::{Answer, Entry, facts};
-use super::{GapScope, Gaps};
 use crate::base::time_by::TimeBy;
 use crate::base::words::words;
 use crate::correlate::{Activity, CpuOps, Gap, GapCause, Run};
+use crate::facts::fact::{Answer, FactEntry, facts};
+use crate::facts::table::{GapScope, Gaps};
 use crate::profile::StrId;
 
 words! {
     /// What operators did on the CPU for more than half of an interval.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub(in crate::facts) enum CpuWork with fn name {
+    pub(crate) enum CpuWork with fn name {
         /// They filled tensors, with random numbers or a pattern.
         Fills = "fills",
         /// They computed on tensors or moved them.
@@ -104,7 +104,7 @@ fn known(g: &GapScope<'_>, value: impl FnOnce(CpuWork) -> Answer) -> Answer {
     }
 }
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// For `host_busy`: what operators of PyTorch did on the CPU for more than half of each interval, with no
     /// call of the device inside: `fills` (tensors, with random numbers or a pattern) or `computes` (on
     /// tensors); silent where they did not. Operators of data loaders, of optimizers and of pinning are left out

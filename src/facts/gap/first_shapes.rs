@@ -4,7 +4,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::median;
+use crate::base::statistics::median;
 use crate::correlate::{ArgsId, DriverTime, Gap, OpCallId, OpNameId, Run};
 use crate::profile::{HostRange, Span, ThreadId};
 
@@ -94,8 +94,8 @@ fn span(run: &Run, id: OpCallId) -> Option<Span> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::super::{Answer, FactTable, Lookup as _, Member, MemberKind};
     use crate::correlate::testing::ProfileBuilder;
+    use crate::facts::{Answer, FactTable, Lookup as _, Member, MemberKind};
     use crate::profile::{RangeKind, ThreadId};
 
     const MS: i64 = 1_000_000;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Answer, Entry, facts};
-use super::{GapScope, Gaps};
 use crate::correlate::{GARBAGE_COLLECTION, HostPart, HostParts, HostTime, PartSum, readable_name};
+use crate::facts::fact::{Answer, FactEntry, facts};
+use crate::facts::table::{GapScope, Gaps};
 use crate::profile::{ClassId, OsCallClass, StrId};
 
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
@@ -99,7 +99,7 @@ fn has_functions(g: &GapScope<'_>) -> bool {
     run.host.has_functions || !host.samples.is_empty() || !host.timed.is_empty()
 }
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// Time of its intervals of 100 us or more before the launch that ended each
     "gap.host_ns": DOUBLE needs HOST_ACTIVITY =>
         |g| parts(g).map(|parts| parts.waiting_ns() as f64),

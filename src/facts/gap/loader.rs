@@ -7,7 +7,7 @@ use crate::profile::{Span, ThreadId};
 words! {
     /// What loaded the batch.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    pub(in crate::facts) enum Loader with fn name {
+    pub(crate) enum Loader with fn name {
         /// A DataLoader without worker processes.
         SingleProcess = "single_process",
         /// A DataLoader with worker processes.
@@ -19,7 +19,7 @@ words! {
 
 impl Loader {
     /// torch/utils/data/dataloader.py: `_BaseDataLoaderIter.__next__`
-    pub(in crate::facts) fn of(text: &str) -> Option<Loader> {
+    pub(crate) fn of(text: &str) -> Option<Loader> {
         let class = text.strip_prefix("enumerate(DataLoader)#")?;
         if class.starts_with("_SingleProcessDataLoaderIter") {
             Some(Loader::SingleProcess)

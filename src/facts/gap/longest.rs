@@ -1,9 +1,8 @@
 //! The longest gaps of a group, with what ran in each or what it stands before.
 
-use super::super::LongGap;
-use super::op_of;
 use crate::base::text::{self, md_code};
-use crate::correlate::{Activity, Gap, GapCause, HOST_BUSY_NS, Run, readable_name};
+use crate::correlate::{Activity, Gap, GapCause, HOST_BUSY_NS, OpName, Run, readable_name};
+use crate::facts::affected::LongGap;
 use crate::profile::{KernelId, StrId};
 
 /// Longest printed name, in characters.
@@ -47,6 +46,14 @@ impl HostPause {
             format!("before {}", code(&next()?.display()))
         })
     }
+}
+
+/// The operator that launched a kernel; none for a kernel that a CUDA graph replays.
+pub(super) fn op_of(run: &Run, kernel: KernelId) -> Option<&OpName> {
+    if run.profile.kernel(kernel)?.captured.is_some() {
+        return None;
+    }
+    run.op_name(run.op_call_of(kernel)?)
 }
 
 /// The longest of the pauses in each place, longest first.

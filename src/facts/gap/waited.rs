@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::super::call_operators::CallOperators;
-use super::super::{Answer, Entry, facts};
-use super::Gaps;
 use crate::base::time_by::TimeBy;
 use crate::correlate::{DeviceTimeline, Gap, GapCause, HOST_BUSY_NS, Run, Wait};
+use crate::facts::call_operators::CallOperators;
+use crate::facts::fact::{Answer, FactEntry, facts};
+use crate::facts::table::Gaps;
 use crate::profile::{CopyKind, Span, StrId};
 
 /// Waits looked at before one gap.
@@ -94,7 +94,7 @@ impl BehindWaits {
     }
 }
 
-pub(super) const ENTRIES: &[Entry<Gaps>] = facts! {
+pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// For `host_busy`: the part of `gap.time_ns` for which the host had waited for the GPU in operators right
     /// before. Without that wait it would have done the same while the GPU worked
     "gap.behind_wait_ns": DOUBLE needs API => |g| {
