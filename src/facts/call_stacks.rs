@@ -203,21 +203,21 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// For `after_sync` and `blocking_copy`: the innermost Python function of the program around the waits behind
     /// most of the time, as `name (folder/file.py:line)`; silent without Python stacks
     "gap.waiting_function": STR => |g| {
-        let function = g.group.stacks.functions.most().flatten();
+        let function = g.group.sums.stacks.functions.most().flatten();
         let function = function.map(|id| readable_name(g.table.text(id)));
         Answer::or_silent(function.as_deref())
     },
     /// For `after_sync` and `blocking_copy`: libraries with Python functions around some of the waits, of
     /// `torch.distributions` and `transformers`; silent without Python stacks
     "gap.waiting_libraries": STRINGS => |g| {
-        let stacks = &g.group.stacks;
+        let stacks = &g.group.sums.stacks;
         let seen = (LIBRARIES.iter().enumerate()).filter(|(at, _)| stacks.libraries & (1 << at) != 0);
         let seen: Arc<[Arc<str>]> = seen.map(|(_, (_, name))| Arc::from(*name)).collect();
         Answer::or_silent(Some(seen).filter(|_| stacks.known))
     },
     /// For `after_sync` and `blocking_copy`: the test for values that are not finite whose result the waits behind
     /// most of the time read: `isnan`, `isinf` or `isfinite`; silent where they read something else
-    "gap.checks": STR => |g| Answer::or_silent(g.group.stacks.checks.most().flatten()),
+    "gap.checks": STR => |g| Answer::or_silent(g.group.sums.stacks.checks.most().flatten()),
 };
 
 #[cfg(test)]

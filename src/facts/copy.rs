@@ -63,7 +63,7 @@ impl CopyScope<'_> {
         }
         let mut counts: BTreeMap<CpuWork, u64> = BTreeMap::new();
         for gap in &self.table.gaps {
-            if let Some((work, true)) = gap.on_cpu {
+            if let Some((work, true)) = gap.blamed.on_cpu {
                 *counts.entry(work).or_default() += gap.count;
             }
         }

@@ -496,9 +496,9 @@ impl<'a> FactTable<'a> {
                 AffectedTime {
                     idle_ns: group.time_ns,
                     launch_ns: if late { group.time_ns } else { 0.0 },
-                    catch_up_ns: group.catch_up_ns,
-                    longest_ns: group.longest_ns,
-                    copy_ns: group.copy_ns,
+                    catch_up_ns: group.sums.catch_up as f64,
+                    longest_ns: group.sums.longest.counted as f64,
+                    copy_ns: group.sums.copy as f64,
                     long_gaps: group.long_gaps.clone(),
                     calls: group.count,
                     waits: if late { 0 } else { group.waits },

@@ -240,7 +240,7 @@ fn is_launched_inside(g: &GapScope<'_>) -> bool {
 
 /// Of the gaps of a group behind waits.
 fn avoidable(g: &GapScope<'_>, part: fn(AvoidablePart) -> i64) -> Answer {
-    Answer::or_silent(is_behind_wait(g.group.cause).then(|| part(g.group.avoidable) as f64))
+    Answer::or_silent(is_behind_wait(g.group.cause).then(|| part(g.group.sums.avoidable) as f64))
 }
 
 pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {

@@ -97,7 +97,7 @@ impl CpuTimes {
 
 /// A value of groups whose time operators spent on the CPU; unknown where operators are not recorded.
 fn known(g: &GapScope<'_>, value: impl FnOnce(CpuWork) -> Answer) -> Answer {
-    match g.group.on_cpu {
+    match g.group.blamed.on_cpu {
         Some((work, _)) => value(work),
         None if g.table.framework.recorded => Answer::DoesNotApply,
         None => Answer::Absent,
@@ -112,13 +112,13 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// The operators of `gap.cpu_work` as the profile spells them, at most four, longest first
     "gap.cpu_ops": STRINGS needs RANGES_OF_OPS => |g| {
         known(g, |_| {
-            let listed = CpuOps::of(&g.group.cpu.ops, LISTED);
+            let listed = CpuOps::of(&g.group.sums.cpu.ops, LISTED);
             let names = listed.most.iter().map(|(op, _)| g.table.text(*op).into());
             names.collect::<std::sync::Arc<[std::sync::Arc<str>]>>().into()
         })
     },
     /// Part of `gap.time_ns` in the operators of `gap.cpu_work`
-    "gap.cpu_ops_ns": DOUBLE needs RANGES_OF_OPS => |g| known(g, |_| (g.group.cpu.ns as f64).into()),
+    "gap.cpu_ops_ns": DOUBLE needs RANGES_OF_OPS => |g| known(g, |_| (g.group.sums.cpu.ns as f64).into()),
 };
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::facts::table::{GapScope, Gaps};
 use crate::profile::{ClassId, OsCallClass, StrId};
 
 fn parts<'a>(g: &GapScope<'a>) -> Option<&'a HostParts> {
-    Some(&g.group.host).filter(|parts| parts.gaps > 0)
+    Some(&g.group.sums.host).filter(|parts| parts.gaps > 0)
 }
 
 /// Some parts of the time in calls of the operating system; `None` if these were not recorded.
@@ -79,7 +79,9 @@ pub(super) fn main_class(host: &HostTime, parts: &HostParts) -> Option<(ClassId,
 /// The class of a group, and the idle time in it that recording cannot explain.
 fn class(g: &GapScope<'_>) -> Option<(ClassId, f64)> {
     let (class, ns) = main_class(&g.table.costed.run.host, parts(g)?)?;
-    Some((class, ns * g.group.host_reliable_share))
+    let sums = &g.group.sums;
+    let reliable = sums.host_reliable as f64 / sums.host.ns.max(1) as f64;
+    Some((class, ns * reliable))
 }
 
 /// The function in which most of the time of the main class was spent.

@@ -99,12 +99,12 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
     /// before. Without that wait it would have done the same while the GPU worked
     "gap.behind_wait_ns": DOUBLE needs API => |g| {
         let known = g.table.costed.run.profile.recorded.api_calls;
-        known.then_some(g.group.behind_waits.ns as f64)
+        known.then_some(g.group.sums.behind_waits.ns as f64)
     },
     /// The operators that the program called in which it waited then, and in which it would have waited instead,
     /// the one with most of the time first; silent where the host did not wait
     "gap.waited_in": STRINGS => |g| {
-        let behind = &g.group.behind_waits;
+        let behind = &g.group.sums.behind_waits;
         let waited = behind.waited.sorted().into_iter();
         let names: Arc<[Arc<str>]> = waited.map(|(op, _)| g.table.text(op).into()).collect();
         Answer::or_silent(Some(names).filter(|_| behind.ns > 0))
