@@ -78,6 +78,7 @@ use scope_tree::ScopeTree;
 pub use serving_batch::{Requests, ServingBatch};
 pub(crate) use sites::compare_kernels;
 use step_work::Launches;
+pub(crate) use step_work::recurs_regularly;
 use steps::Steps;
 pub use steps::{AnalysedGraph, StepTime};
 use timeline::{DeviceTimes, TimelineInputs};

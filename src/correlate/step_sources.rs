@@ -11,8 +11,8 @@ use super::model::StepSource;
 use super::optimizer_steps::{self, OptimizerCalls};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::step_work::{
-    ALIKE_KERNELS, Launches, Recognized, SAME_WORK, WorkLaunches, add_outermost, alike, counts,
-    launched_by_process,
+    ALIKE_KERNELS, FEWEST_KERNELS, Launches, REGULAR, Recognized, SAME_WORK, WorkLaunches,
+    add_outermost, alike, counts, distances, launched_by_process, recurs_regularly,
 };
 use crate::base::statistics::median;
 use crate::profile::{
@@ -22,8 +22,6 @@ use crate::profile::{
 
 /// Minimum number of steps that must be alike when only a repetition shows them.
 const FEWEST_REPETITIONS: usize = 3;
-/// Share of the distances between the steps of a repeating sequence that must be about the same.
-const REGULAR: f64 = 0.7;
 /// Share of the repetitions of a range that must have about the same number of kernels. Ranges around
 /// layers repeat as well, but what comes before the first and after the last layer of each step differs.
 const ALIKE: f64 = 0.95;
@@ -367,8 +365,6 @@ fn by_repeated_range(
 const MOST_ANCHORS: usize = 8;
 /// ... and of those that occur equally often.
 const MOST_EQUAL: usize = 2;
-/// Fewest kernels of a step; fewer repeat by chance.
-const FEWEST_KERNELS: usize = 8;
 
 /// Steps from a sequence of kernels that repeats: at least three consecutive steps have the same work, and the host
 /// waits for the GPU or copies data somewhere between them. Of several sequences, the one with most kernels.
@@ -499,7 +495,7 @@ impl KernelSequence {
         positions.retain(|at| {
             at.len() >= FEWEST_REPETITIONS
                 && at.len() <= self.kinds.len() / FEWEST_KERNELS
-                && self.is_regular(at)
+                && recurs_regularly(at)
         });
         positions.sort_by_key(|at| (at.len(), at.first().copied()));
         let mut equal = (0, 0);
@@ -515,16 +511,6 @@ impl KernelSequence {
     fn launches_in(&self, span: Span) -> usize {
         let before = |time: i64| self.launched.partition_point(|at| *at < time);
         before(span.end).saturating_sub(before(span.start))
-    }
-
-    /// Whether most distances between consecutive positions are about the same.
-    fn is_regular(&self, at: &[usize]) -> bool {
-        let distances = distances(at);
-        let Some(typical) = median(&mut distances.clone()) else {
-            return false;
-        };
-        let same = distances.iter().filter(|d| alike(**d, typical, SAME_WORK));
-        typical >= FEWEST_KERNELS && same.count() as f64 >= REGULAR * distances.len() as f64
     }
 
     /// The steps in which the kernel at each of these positions occurs once.
@@ -609,12 +595,6 @@ impl KernelSequence {
         let mut kinds = kinds.unwrap_or_default().iter().take(period);
         kinds.any(|(_, task, _)| matches!(task, Task::Graph { exec: Some(_), .. }))
     }
-}
-
-/// The distances between consecutive positions.
-fn distances(at: &[usize]) -> Vec<usize> {
-    let pairs = at.iter().zip(at.iter().skip(1));
-    pairs.map(|(a, b)| b.saturating_sub(*a)).collect()
 }
 
 /// How often each task occurs.

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::model::StepSource;
+use crate::base::statistics::median;
 use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, Profile, Span, StrId};
 
 /// Largest difference between two steps with the same work, as a share of their kernels.
@@ -124,6 +125,27 @@ pub(super) fn alike(a: usize, b: usize, by: f64) -> bool {
     a.abs_diff(b) as f64 <= by * a.max(b) as f64
 }
 
+/// Fewest kernels from one occurrence of a kernel to the next; fewer repeat by chance.
+pub(super) const FEWEST_KERNELS: usize = 8;
+/// Share of the distances between occurrences that must be about the same.
+pub(super) const REGULAR: f64 = 0.7;
+
+/// The distances between consecutive positions.
+pub(super) fn distances(at: &[usize]) -> Vec<usize> {
+    let pairs = at.iter().zip(at.iter().skip(1));
+    pairs.map(|(a, b)| b.saturating_sub(*a)).collect()
+}
+
+/// Whether a kernel that runs at these positions recurs regularly: most distances between them are about the same.
+pub(crate) fn recurs_regularly(at: &[usize]) -> bool {
+    let mut distances = distances(at);
+    let Some(typical) = median(&mut distances) else {
+        return false;
+    };
+    let same = distances.iter().filter(|d| alike(**d, typical, SAME_WORK));
+    typical >= FEWEST_KERNELS && same.count() as f64 >= REGULAR * distances.len() as f64
+}
+
 /// How often each item occurs.
 pub(super) fn counts<T: Eq + Hash>(items: impl Iterator<Item = T>) -> FxHashMap<T, usize> {
     let mut counts = FxHashMap::default();
@@ -137,5 +159,24 @@ pub(super) fn counts<T: Eq + Hash>(items: impl Iterator<Item = T>) -> FxHashMap<
 pub(super) fn add_outermost(spans: &mut Vec<Span>, span: Span) {
     if spans.last().is_none_or(|last| span.start >= last.end) {
         spans.push(span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recurs_regularly;
+
+    #[test]
+    fn kernels_recur_at_equal_distances() {
+        assert!(recurs_regularly(&[0, 10, 20, 30, 40]));
+        assert!(
+            recurs_regularly(&[0, 20, 40, 60, 90]),
+            "most distances are equal"
+        );
+        assert!(
+            !recurs_regularly(&[0, 3, 6, 9, 12]),
+            "too few kernels in between"
+        );
+        assert!(!recurs_regularly(&[0, 10, 40, 90]));
     }
 }

@@ -12,8 +12,7 @@ use super::evidence::kernel_name;
 use super::figures::{label, share};
 use super::rows::{UnitKind, WorkUnit};
 use super::timeline::DeviceGaps;
-use crate::base::statistics::median;
-use crate::correlate::{Run, compare_kernels};
+use crate::correlate::{Run, compare_kernels, recurs_regularly};
 use crate::cost::{Costed, Family};
 use crate::profile::{ApiClass, CallId, ConfigId, DeviceId, ProcessId, Span, StrId};
 
@@ -23,12 +22,6 @@ const MAX_REPETITIONS: usize = 512;
 const MAX_UNITS: usize = 12;
 /// Fewest occurrences of a kernel that show a repetition.
 const FEWEST: usize = 4;
-/// Fewest kernels from one occurrence to the next; fewer repeat by chance.
-const FEWEST_KERNELS: usize = 8;
-/// Share of the distances between occurrences that must be about the same ...
-const REGULAR: f64 = 0.7;
-/// ... within this share of their median, in kernels.
-const SAME: f64 = 0.05;
 /// Smallest share of the kernel time that a unit must hold.
 const LEAST_HELD: f64 = 0.3;
 
@@ -278,38 +271,30 @@ fn measure(
             kept.map(|span| track.row(*span, whole)).collect()
         })
         .collect();
-    let mut unit = WorkUnit {
+    let devices = rows.len() as f64;
+    let mean = |n: usize, part: fn(&Row) -> i64| {
+        let nth = rows.iter().filter_map(|rows| rows.get(n));
+        (nth.map(|row| part(row) as f64).sum::<f64>() / devices).round() as i64
+    };
+    let kept = 0..count.min(MAX_REPETITIONS);
+    let means =
+        |part: fn(&Row) -> i64| -> Vec<i64> { kept.clone().map(|n| mean(n, part)).collect() };
+    let starts = rows.iter().take(1).flatten().take(kept.len());
+    Some(WorkUnit {
         kind,
         name,
         count: count as u64,
         held_share: share(held as f64, all_ns as f64).min(1.0),
-        start_ns: Vec::new(),
-        wall_ns: Vec::new(),
-        busy_ns: Vec::new(),
-        kernel_ns: Vec::new(),
-        comm_ns: Vec::new(),
-        kernels: Vec::new(),
-    };
-    let devices = rows.len() as f64;
-    for n in 0..count.min(MAX_REPETITIONS) {
-        let nth = || rows.iter().filter_map(|rows| rows.get(n));
-        let mean = |part: fn(&Row) -> i64| {
-            (nth().map(|row| part(row) as f64).sum::<f64>() / devices).round() as i64
-        };
-        let start = rows.first().and_then(|rows| Some(rows.get(n)?.start));
-        unit.start_ns
-            .push(start.unwrap_or(origin).saturating_sub(origin));
-        unit.wall_ns.push(mean(|row| row.wall));
-        unit.busy_ns.push(mean(|row| row.busy));
-        unit.kernel_ns.push(mean(|row| row.kernel));
-        unit.comm_ns.push(mean(|row| row.comm));
-        unit.kernels.push(
-            mean(|row| row.kernels as i64)
-                .try_into()
-                .unwrap_or(u32::MAX),
-        );
-    }
-    Some(unit)
+        start_ns: starts.map(|row| row.start.saturating_sub(origin)).collect(),
+        wall_ns: means(|row| row.wall),
+        busy_ns: means(|row| row.busy),
+        kernel_ns: means(|row| row.kernel),
+        comm_ns: means(|row| row.comm),
+        kernels: means(|row| row.kernels as i64)
+            .into_iter()
+            .map(|kernels| kernels.try_into().unwrap_or(u32::MAX))
+            .collect(),
+    })
 }
 
 /// The analyzed steps on every device, which make up its window.
@@ -493,7 +478,7 @@ fn recurring(costed: &Costed, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span
             }
         }
         for (kind, at) in places {
-            if is_regular(&at) {
+            if at.len() >= FEWEST && recurs_regularly(&at) {
                 let starts = at.iter().filter_map(|at| track.starts.get(*at)).copied();
                 found.entry(kind).or_default().push(distances(starts));
             }
@@ -557,21 +542,6 @@ pub(super) fn dims(dims: [u32; 3]) -> String {
     format!("{x}x{y}x{z}")
 }
 
-/// Whether most distances between positions are about the same.
-fn is_regular(at: &[usize]) -> bool {
-    if at.len() < FEWEST {
-        return false;
-    }
-    let pairs = at.iter().zip(at.iter().skip(1));
-    let mut distances: Vec<usize> = pairs.map(|(a, b)| b.saturating_sub(*a)).collect();
-    let Some(typical) = median(&mut distances) else {
-        return false;
-    };
-    let alike = |d: &&usize| d.abs_diff(typical) as f64 <= SAME * typical as f64;
-    let same = distances.iter().filter(alike).count();
-    typical >= FEWEST_KERNELS && same as f64 >= REGULAR * distances.len() as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -592,15 +562,6 @@ mod tests {
             one_after_the_other(waiting.into_iter()),
             [span(0, 90), span(120, 220)]
         );
-    }
-
-    #[test]
-    fn kernels_recur_at_equal_distances() {
-        assert!(is_regular(&[0, 10, 20, 30, 40]));
-        assert!(is_regular(&[0, 20, 40, 60, 90]), "most distances are equal");
-        assert!(!is_regular(&[0, 3, 6, 9, 12]), "too few kernels in between");
-        assert!(!is_regular(&[0, 10, 40, 90]));
-        assert!(!is_regular(&[0, 10, 20]));
     }
 
     #[test]

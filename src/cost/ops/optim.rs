@@ -203,33 +203,34 @@ fn perhaps(call: &Call, at: usize, names: &[&str]) -> Result<u64, UnknownCost> {
     }
 }
 
+/// A fused step `(params, grads, state, ...)`, of which state some lists may be empty.
+fn fused(call: &Call, per_element: u64, state: &[u64]) -> Result<OpCost, UnknownCost> {
+    let (n, params) = first(call)?;
+    let grads = list(call, 1, "grads")?;
+    let changed = sum(state.iter().copied().chain([params])).saturating_mul(2);
+    update(call, product([per_element, n]), sum([changed, grads]), n)
+}
+
+/// The bytes of a list.
+fn list(call: &Call, at: usize, name: &str) -> Result<u64, UnknownCost> {
+    Ok(measure(call, &call.tensors(at, &[name])?)?.1)
+}
+
 /// `(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, ...)`.
 fn fused_adam(call: &Call) -> Result<OpCost, UnknownCost> {
-    let (n, params) = first(call)?;
-    let (_, grads) = measure(call, &call.tensors(1, &["grads"])?)?;
-    let (_, mean) = measure(call, &call.tensors(2, &["exp_avgs"])?)?;
-    let (_, square) = measure(call, &call.tensors(3, &["exp_avg_sqs"])?)?;
     let max = perhaps(call, 4, &["max_exp_avg_sqs"])?;
     let per_element = if max > 0 { 16 } else { 15 };
-    let changed = sum([params, mean, square, max]).saturating_mul(2);
-    update(call, product([per_element, n]), sum([changed, grads]), n)
+    let (mean, square) = (list(call, 2, "exp_avgs")?, list(call, 3, "exp_avg_sqs")?);
+    fused(call, per_element, &[mean, square, max])
 }
 
 /// `(params, grads, momentum_buffer_list, ...)`.
 fn fused_sgd(call: &Call) -> Result<OpCost, UnknownCost> {
-    let (n, params) = first(call)?;
-    let (_, grads) = measure(call, &call.tensors(1, &["grads"])?)?;
-    let momentum = perhaps(call, 2, &["momentum_buffer_list"])?;
-    let changed = sum([params, momentum]).saturating_mul(2);
-    update(call, product([4, n]), sum([changed, grads]), n)
+    fused(call, 4, &[perhaps(call, 2, &["momentum_buffer_list"])?])
 }
 
 fn fused_adagrad(call: &Call) -> Result<OpCost, UnknownCost> {
-    let (n, params) = first(call)?;
-    let (_, grads) = measure(call, &call.tensors(1, &["grads"])?)?;
-    let (_, sums) = measure(call, &call.tensors(2, &["state_sums"])?)?;
-    let changed = sum([params, sums]).saturating_mul(2);
-    update(call, product([6, n]), sum([changed, grads]), n)
+    fused(call, 6, &[list(call, 2, "state_sums")?])
 }
 
 /// Apex: `adam(weight, half_copy, m, v, gradient, ...)`; the copy is an empty tensor when unused.
