@@ -62,6 +62,8 @@ mod step_weight;
 mod sync;
 mod table;
 mod table_series;
+#[cfg(test)]
+mod testing;
 mod unrecorded;
 mod update_ops;
 mod view;

@@ -283,8 +283,9 @@ mod tests {
             for (step, (length, ns)) in lengths.iter().zip(allocations).enumerate() {
                 b.range(&format!("step {step}"), at, at + length);
                 if ns > 0 {
-                    b.call(ThreadId(0), "cudaMalloc", at + 10, 1_000 + step as u64);
-                    b.profile.calls.last_mut().unwrap().span.end = at + 10 + ns;
+                    b.call(ThreadId(0), "cudaMalloc", at + 10, 1_000 + step as u64)
+                        .span
+                        .end = at + 10 + ns;
                 }
                 b.launch(at + 500);
                 at += length;

@@ -163,8 +163,7 @@ mod tests {
         let loads = |ns: i64| {
             let mut b = ProfileBuilder::new();
             b.range("aten::conv2d, op_id = 1", 0, 50_000);
-            b.call(ThreadId(0), "cudaFree", 1_000, 0);
-            b.profile.calls.last_mut().unwrap().span.end = 1_000 + ns;
+            b.call(ThreadId(0), "cudaFree", 1_000, 0).span.end = 1_000 + ns;
             let driver = DriverTime::of(&b.profile, &[ThreadId(0)].into_iter().collect());
             driver.loads(&b.profile.ranges[0])
         };

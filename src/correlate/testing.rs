@@ -89,7 +89,14 @@ impl ProfileBuilder {
         self.kernel(process, time + 100, correlation)
     }
 
-    pub(crate) fn call(&mut self, thread: ThreadId, name: &str, time: i64, correlation: u64) {
+    /// A call of 1 ns.
+    pub(crate) fn call(
+        &mut self,
+        thread: ThreadId,
+        name: &str,
+        time: i64,
+        correlation: u64,
+    ) -> &mut ApiCall {
         let id = self.profile.strings.intern(name);
         self.profile.calls.push(ApiCall {
             span: Span {
@@ -101,6 +108,7 @@ impl ProfileBuilder {
             name: id,
             class: ApiClass::of(name),
         });
+        self.profile.calls.last_mut().unwrap()
     }
 
     /// A kernel, which may have no launch.

@@ -179,8 +179,10 @@ mod tests {
             span.end = span.start + long;
             let end = span.end;
             if waits {
-                profile.call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0);
-                profile.profile.calls.last_mut().unwrap().span.end = end;
+                profile
+                    .call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0)
+                    .span
+                    .end = end;
             }
         }
         let run = profile.run();

@@ -59,8 +59,8 @@ mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
     use crate::correlate::{Arg, ArgValue, Tensor};
-    use crate::cost::estimate_costs;
-    use crate::facts::{Lookup as _, Member, Value};
+    use crate::facts::Value;
+    use crate::facts::testing::of_run;
 
     fn first(kernels: &[(&str, &str)]) -> Answer {
         let mut b = ProfileBuilder::new();
@@ -74,10 +74,7 @@ mod tests {
             let launched = b.launch(at + 10);
             b.profile.kernels[launched].name = b.profile.strings.intern(kernel);
         }
-        let costed = estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let view = table.view(Member::Run);
-        view.get("run.first_fp64_op")
+        of_run(b, "run.first_fp64_op")
     }
 
     #[test]

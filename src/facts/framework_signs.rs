@@ -65,17 +65,17 @@ impl Sign {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum Match {
     Is,
     Begins,
     Contains,
     /// Contains it, and behind it the name of an optimizer of FBGEMM.
     ContainsOptimizer,
 }
-use How::{Begins, Contains, ContainsOptimizer, Is};
+use Match::{Begins, Contains, ContainsOptimizer, Is};
 
 /// The names, each with its location in the PyTorch sources.
-const NAMES: &[(How, &str, Sign)] = &[
+const NAMES: &[(Match, &str, Sign)] = &[
     // torch/csrc/distributed/c10d/reducer.cpp: Reducer::search_unused_parameters,
     // Reducer::copy_bucket_to_grad, and its `_batched` form
     (Is, UNUSED_SEARCH, Sign::UNUSED_SEARCH),
@@ -528,8 +528,7 @@ pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::cost::estimate_costs;
-    use crate::facts::{Lookup as _, Member};
+    use crate::facts::testing::of_run;
 
     #[test]
     fn compiled_regions_have_frame_and_compilation_numbers() {
@@ -558,10 +557,7 @@ mod tests {
             b.range(&format!("FSDP::pre_forward ({module})"), 0, 50);
             b.range("aten::add", 60, 1_000).kind = RangeKind::CpuOp;
             b.launch(100);
-            let costed = estimate_costs(b.run(), None);
-            FactTable::new(&costed)
-                .view(Member::Run)
-                .get("run.training")
+            of_run(b, "run.training")
         };
         assert_eq!(training("blocks.0"), Answer::from(false));
         assert_eq!(

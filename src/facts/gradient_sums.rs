@@ -99,8 +99,8 @@ pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
 #[cfg(test)]
 mod tests {
     use crate::correlate::testing::ProfileBuilder;
-    use crate::cost::estimate_costs;
-    use crate::facts::{Answer, FactTable, Lookup, Member, Value};
+    use crate::facts::testing::answers;
+    use crate::facts::{Answer, MemberKind, Value};
 
     /// Backward passes of two parameters. Of each, whether gradients are added, and whether an update follows.
     fn facts(passes: &[(bool, bool)]) -> (String, String) {
@@ -127,14 +127,9 @@ mod tests {
                 b.launch(start + 5_110);
             }
         }
-        let costed = estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let view = table.view(Member::Run);
-        let fact = |name: &str| format!("{:?}", view.get(name));
-        (
-            fact("run.gradient_additions"),
-            fact("run.needless_additions_share"),
-        )
+        let facts = ["run.gradient_additions", "run.needless_additions_share"];
+        let known = answers(b, MemberKind::Run, facts).remove(0);
+        known.map(|answer| format!("{answer:?}")).into()
     }
 
     fn values(additions: i64, share: f64) -> (String, String) {

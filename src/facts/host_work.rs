@@ -219,8 +219,7 @@ mod tests {
             ("cudaEventQuery", 5, 195.0),
         ] {
             let mut b = launches(&[0, 100], 100);
-            b.call(ThreadId(0), name, 45_000, 0);
-            b.profile.calls.last_mut().unwrap().span.end += us * 1_000 - 1;
+            b.call(ThreadId(0), name, 45_000, 0).span.end += us * 1_000 - 1;
             b.profile.calls.sort_by_key(|call| call.span.start);
             assert_eq!(slack_us(b), Some(expected), "{name} {us}");
         }
@@ -231,8 +230,9 @@ mod tests {
         let waiting = |end_us: i64, devices: u32| {
             let mut b = launches(&[0, 130, 131], 100);
             b.profile.kernels[2].device = DeviceId(devices - 1);
-            b.call(ThreadId(0), "cudaStreamSynchronize", 10_000, 0);
-            b.profile.calls.last_mut().unwrap().span.end = end_us * 1_000;
+            b.call(ThreadId(0), "cudaStreamSynchronize", 10_000, 0)
+                .span
+                .end = end_us * 1_000;
             b.profile.calls.sort_by_key(|call| call.span.start);
             slack_us(b).unwrap()
         };
@@ -306,8 +306,9 @@ mod tests {
             let span = &mut b.profile.kernels.last_mut().unwrap().span;
             span.end = span.start + 9_400_000;
             let end = span.end;
-            b.call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0);
-            b.profile.calls.last_mut().unwrap().span.end = end;
+            b.call(ThreadId(0), "cudaStreamSynchronize", start + 510_000, 0)
+                .span
+                .end = end;
         }
         let costed = estimate_costs(b.run(), None);
         let table = FactTable::new(&costed);

@@ -70,8 +70,8 @@ pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::cost::estimate_costs;
-    use crate::facts::{Lookup as _, Member, Value};
+    use crate::facts::Value;
+    use crate::facts::testing::of_run;
 
     /// The kind of loader in two steps with these ranges.
     fn kind(ranges: &[&str]) -> Answer {
@@ -84,8 +84,7 @@ mod tests {
             }
             b.launch(start + 150);
         }
-        let costed = estimate_costs(b.run(), None);
-        FactTable::new(&costed).view(Member::Run).get("run.loader")
+        of_run(b, "run.loader")
     }
 
     #[test]

@@ -74,7 +74,8 @@ fn different(costed: &Costed, counts: impl Fn(&SiteCost) -> bool, repeated: bool
 #[cfg(test)]
 mod tests {
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{Answer, FactTable, Lookup, Member};
+    use crate::facts::Answer;
+    use crate::facts::testing::of_run;
 
     fn product(rows: u64) -> String {
         format!("aten::mm, seq = 1, sizes = [[{rows}, 8], [8, 16]]")
@@ -91,8 +92,7 @@ mod tests {
                 b.launch(at + 2);
             }
         }
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        FactTable::new(&costed).view(Member::Run).get(name)
+        of_run(b, name)
     }
 
     /// The fact for steps of one product each, with these numbers of rows.

@@ -389,8 +389,9 @@ mod tests {
                     b.profile.kernels[kernel].span.end += 100_000;
                 }
                 if waits {
-                    b.call(ThreadId(0), "cudaDeviceSynchronize", at + 310_000, 0);
-                    b.profile.calls.last_mut().unwrap().span.end = at + 410_000;
+                    b.call(ThreadId(0), "cudaDeviceSynchronize", at + 310_000, 0)
+                        .span
+                        .end = at + 410_000;
                 }
             }
             step_weight(&b.run())

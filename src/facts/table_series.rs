@@ -143,8 +143,8 @@ pub(super) const ENTRIES: &[FactEntry<Sites>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::cost::estimate_costs;
-    use crate::facts::{FactTable, Lookup, MemberKind};
+    use crate::facts::MemberKind;
+    use crate::facts::testing::answers;
 
     /// Looks up a table per row, each after `between` other operators, and computes the gradient of the first.
     fn series(rows: &[u64], between: i64) -> Vec<Answer> {
@@ -167,10 +167,8 @@ mod tests {
             "aten::embedding_dense_backward, seq = 0, sizes = [[8, 4], [8], []]",
             "EmbeddingBackward0, seq = 0",
         );
-        let costed = estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let sites = table.members(MemberKind::Site).into_iter();
-        let known = sites.map(|site| table.view(site).get("site.tables_in_series"));
+        let sites = answers(b, MemberKind::Site, ["site.tables_in_series"]).into_iter();
+        let known = sites.map(|[answer]| answer);
         known
             .filter(|answer| *answer != Answer::DoesNotApply)
             .collect()

@@ -2,6 +2,7 @@
 //! operator and shape. Traces and tables are below the folder named by `PYPROF_ADVISE_SHARED`.
 
 use crate::shared;
+use crate::support::csv;
 use std::collections::{HashMap, HashSet};
 
 use pyprof_advise::correlate::{ArgValue, OpCallId, Run, correlate};
@@ -19,7 +20,7 @@ fn real(net: &str) -> Option<(Run, Vec<Vec<String>>)> {
     let profile = read::open(&path, &NoProgress).unwrap_or_else(|e| panic!("{e}"));
     let run = correlate(profile, &VOCABULARY);
     let table = tables.join(format!("tl_h100_{net}.tracelens.csv"));
-    Some((run, csv(&std::fs::read_to_string(table).unwrap())))
+    Some((run, csv::rows(&std::fs::read_to_string(table).unwrap())))
 }
 
 // ------------------------------------------------------------------------------- FLOPs and bytes
@@ -229,24 +230,6 @@ fn flops_and_bytes_equal_tracelens_or_differ_for_a_known_reason() {
 }
 
 // ------------------------------------------------------------------------------- calls and times
-
-/// Rows of a CSV file with quoted cells.
-fn csv(text: &str) -> Vec<Vec<String>> {
-    let mut rows = vec![vec![String::new()]];
-    let mut quoted = false;
-    for c in text.chars() {
-        let row = rows.last_mut().unwrap();
-        match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => row.push(String::new()),
-            '\n' if !quoted => rows.push(vec![String::new()]),
-            '\r' => {}
-            c => row.last_mut().unwrap().push(c),
-        }
-    }
-    rows.retain(|row| row.len() > 1);
-    rows
-}
 
 /// Calls and kernel time of every matrix product by shape, compared with TraceLens.
 #[test]

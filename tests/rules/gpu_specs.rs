@@ -2,6 +2,7 @@
 //! with published figures.
 
 use crate::shared;
+use crate::support::csv;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -193,7 +194,7 @@ fn every_board_of_the_reference_table_has_a_spec() {
         return;
     };
     let text = std::fs::read_to_string(path).unwrap();
-    let mut rows = csv(&text).into_iter();
+    let mut rows = csv::rows(&text).into_iter();
     let header = rows.next().unwrap();
     let mut count = 0;
     for row in rows {
@@ -278,28 +279,6 @@ fn compare(s: &Spec, row: &BTreeMap<&str, &str>) {
         "{}",
         gpu.id
     );
-}
-
-/// Parses rows of fields, with quotes as in RFC 4180.
-fn csv(text: &str) -> Vec<Vec<String>> {
-    let mut rows = vec![vec![String::new()]];
-    let mut quoted = false;
-    let mut chars = text.trim_end().chars().peekable();
-    while let Some(c) = chars.next() {
-        let row = rows.last_mut().unwrap();
-        match c {
-            '"' if quoted && chars.peek() == Some(&'"') => {
-                chars.next();
-                row.last_mut().unwrap().push('"');
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => row.push(String::new()),
-            '\n' if !quoted => rows.push(vec![String::new()]),
-            '\r' => {}
-            c => row.last_mut().unwrap().push(c),
-        }
-    }
-    rows
 }
 
 #[test]

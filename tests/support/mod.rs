@@ -6,6 +6,7 @@
 )]
 
 pub(crate) mod cli_sandbox;
+pub(crate) mod csv;
 pub(crate) mod shared;
 pub(crate) mod synthetic;
 pub(crate) mod verdicts;

@@ -796,8 +796,7 @@ fn gap_after(calls: &[(&str, i64, i64)]) -> Gap {
     let mut b = ProfileBuilder::new();
     b.launch(0);
     for (at, (name, start, end)) in (10..).zip(calls) {
-        b.call(ThreadId(0), name, *start, at);
-        b.profile.calls.last_mut().unwrap().span.end = *end;
+        b.call(ThreadId(0), name, *start, at).span.end = *end;
     }
     let (_, start, end) = calls.last().unwrap();
     let last = 10 + calls.len() as u64 - 1;
@@ -860,8 +859,7 @@ fn gaps_between_nodes_of_one_graph_launch_count_for_nothing() {
 fn launch_of_a_graph_whose_nodes_are_recorded_counts_for_nothing() {
     let mut b = ProfileBuilder::new();
     b.launch(0);
-    b.call(ThreadId(0), "cudaGraphLaunch", 200, 9);
-    b.profile.calls.last_mut().unwrap().span.end = 9_000_000;
+    b.call(ThreadId(0), "cudaGraphLaunch", 200, 9).span.end = 9_000_000;
     b.kernel(ProcessId(0), 8_900_000, 9);
     let run = b.run();
     let [gap] = run.timeline.devices[0].gaps[..] else {

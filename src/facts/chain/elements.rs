@@ -92,7 +92,8 @@ pub(super) fn vectorized(costed: &Costed) -> u64 {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{FactTable, Lookup as _, MemberKind};
+    use crate::facts::MemberKind;
+    use crate::facts::testing::answers;
     use crate::profile::ConfigId;
 
     const STRIDED: &str = "void at::native::elementwise_kernel<(int)128, (int)2, at::native::mul_kernel_cuda>(int, T3)";
@@ -179,13 +180,8 @@ mod tests {
             b.profile.kernels[kernel].name = b.profile.strings.intern(&name);
             b.profile.kernels[kernel].config = config;
         }
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let chains = table.members(MemberKind::Chain);
-        let kinds = chains
-            .iter()
-            .map(|chain| table.view(*chain).get("chain.kind"));
-        kinds.map(|kind| format!("{kind:?}")).collect()
+        let chains = answers(b, MemberKind::Chain, ["chain.kind"]).into_iter();
+        chains.map(|[kind]| format!("{kind:?}")).collect()
     }
 
     #[test]

@@ -262,18 +262,17 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
 mod tests {
     use super::UNRECORDED_WORK;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{Answer, FactTable, Lookup as _, MemberKind, Value};
+    use crate::facts::testing::answers;
+    use crate::facts::{Answer, MemberKind, Value};
     use crate::profile::{RangeKind, ThreadId};
 
     /// Four times: a kernel of `long` ns, a wait for it from `from` ns on for 2 us at least, in an operator from 1 us before
-    /// it until some time after it, and launches 20 and 80 us after the wait. Returns facts of the groups of gaps of a
-    /// cause.
-    fn gaps(
+    /// it until some time after it, and launches 20 and 80 us after the wait. Returns facts of the groups of gaps.
+    fn gaps<const N: usize>(
         (long, from): (i64, i64),
         operator: Option<i64>,
-        cause: &str,
-        names: &[&str],
-    ) -> Vec<Vec<Answer>> {
+        facts: [&str; N],
+    ) -> Vec<[Answer; N]> {
         let mut b = ProfileBuilder::new();
         for step in 0..4 {
             let start = step * 900_000;
@@ -285,30 +284,32 @@ mod tests {
             if let Some(after) = operator {
                 b.range("aten::index", from - 1_000, until + after).kind = RangeKind::CpuOp;
             }
-            b.call(ThreadId(0), "cudaStreamSynchronize", from, 0);
-            b.profile.calls.last_mut().unwrap().span.end = until;
+            b.call(ThreadId(0), "cudaStreamSynchronize", from, 0)
+                .span
+                .end = until;
             b.launch(until + 20_000);
             b.launch(until + 80_000);
         }
         b.profile.recorded.api_calls = true;
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let views = table.members(MemberKind::Gap).into_iter();
-        let views = views.map(|member| table.view(member));
-        let of_cause = views.filter(|view| view.get("gap.cause") == cause.into());
-        of_cause
-            .map(|view| names.iter().map(|name| view.get(name)).collect())
-            .collect()
+        answers(b, MemberKind::Gap, facts)
     }
 
     /// The idle time behind the waits and the part that goes without them, at least and at most.
     fn avoidable(wait: (i64, i64), operator: Option<i64>) -> [f64; 3] {
-        let names = ["gap.time_ns", "gap.avoidable_low_ns", "gap.avoidable_ns"];
-        let found = gaps(wait, operator, "after_sync", &names);
-        assert_eq!(found.len(), 1);
-        [0, 1, 2].map(|at| match found[0][at] {
-            Answer::Value(Value::Double(ns)) => ns,
-            ref other => panic!("{other:?}"),
+        let facts = [
+            "gap.cause",
+            "gap.time_ns",
+            "gap.avoidable_low_ns",
+            "gap.avoidable_ns",
+        ];
+        let mut found = gaps(wait, operator, facts);
+        found.retain(|[cause, ..]| *cause == "after_sync".into());
+        let [[_, times @ ..]] = &found[..] else {
+            panic!("{found:?}");
+        };
+        times.each_ref().map(|time| match time {
+            Answer::Value(Value::Double(ns)) => *ns,
+            other => panic!("{other:?}"),
         })
     }
 
@@ -349,16 +350,10 @@ mod tests {
 
     #[test]
     fn late_launches_inside_operators_that_wait_are_a_group_of_their_own() {
-        let found = |operator| {
-            gaps(
-                (1_000, 3_000),
-                operator,
-                "host_late",
-                &["gap.late_per_call"],
-            )
-        };
-        let inside = Answer::Value(Value::Double(1.0));
-        assert!(found(Some(90_000)).contains(&vec![inside.clone()]));
-        assert!(!found(Some(40_000)).contains(&vec![inside]));
+        let facts = ["gap.cause", "gap.late_per_call"];
+        let found = |operator| gaps((1_000, 3_000), operator, facts);
+        let inside = ["host_late".into(), Answer::from(1.0)];
+        assert!(found(Some(90_000)).contains(&inside));
+        assert!(!found(Some(40_000)).contains(&inside));
     }
 }

@@ -125,7 +125,8 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{FactTable, Lookup as _, MemberKind, Value};
+    use crate::facts::testing::answers;
+    use crate::facts::{MemberKind, Value};
     use crate::profile::{CopyKind, DeviceId, MemoryCopy, MemoryKind, ProcessId, RangeKind};
     use crate::profile::{SerialNumber, Span, ThreadId};
 
@@ -133,12 +134,12 @@ mod tests {
 
     /// The facts of the gaps before copies or launches, 10 ms apart, in which these operators run: with their starts and
     /// ends in ms.
-    fn facts_of(
+    fn facts_of<const N: usize>(
         gaps: &[&[(&str, i64, i64)]],
         copies: bool,
         kind: MemberKind,
-        facts: &[&str],
-    ) -> Vec<Vec<Answer>> {
+        facts: [&str; N],
+    ) -> Vec<[Answer; N]> {
         let mut b = ProfileBuilder::new();
         b.launch(0);
         for (gap, at) in gaps.iter().zip((0..).map(|n: i64| n * 10 * MS)) {
@@ -168,14 +169,7 @@ mod tests {
             b.launch(at + 10 * MS);
         }
         b.profile.recorded.api_calls = true;
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let views = table.members(kind).into_iter();
-        let known = views.map(|member| {
-            let view = table.view(member);
-            facts.iter().map(|fact| view.get(fact)).collect()
-        });
-        known.collect()
+        answers(b, kind, facts)
     }
 
     fn word(word: &str) -> Answer {
@@ -190,16 +184,12 @@ mod tests {
 
     /// `gap.cpu_work` of gaps before copies that are longer than a millisecond.
     fn work(gaps: &[&[(&str, i64, i64)]]) -> Vec<Answer> {
-        let all = facts_of(
-            gaps,
-            true,
-            MemberKind::Gap,
-            &["gap.cpu_work", "gap.longest_ns"],
-        );
-        let long = |row: &&Vec<Answer>| matches!(row.get(1), Some(Answer::Value(Value::Double(ns))) if *ns >= 1e6);
-        let long = all.iter().filter(long);
-        long.map(|row| row.first().cloned().unwrap_or(Answer::Absent))
-            .collect()
+        let facts = ["gap.cpu_work", "gap.longest_ns"];
+        let all = facts_of(gaps, true, MemberKind::Gap, facts).into_iter();
+        let is_long =
+            |longest: &Answer| matches!(longest, Answer::Value(Value::Double(ns)) if *ns >= 1e6);
+        let long = all.filter(|[_, longest]| is_long(longest));
+        long.map(|[work, _]| work).collect()
     }
 
     #[test]
@@ -225,24 +215,24 @@ mod tests {
         ];
         let facts = ["gap.cpu_ops", "gap.cpu_ops_ns", "gap.before_copy", "gap.op"];
         for copies in [true, false] {
-            let rows = facts_of(&gaps, copies, MemberKind::Gap, &facts);
+            let rows = facts_of(&gaps, copies, MemberKind::Gap, facts);
             let ops = words(&["aten::to", "aten::div", "aten::sub", "aten::add"]);
-            let expected = vec![ops, Answer::from(16e6), copies.into(), Answer::Absent];
+            let expected = [ops, Answer::from(16e6), copies.into(), Answer::Absent];
             assert!(rows.contains(&expected), "{rows:?}");
         }
         // One operator in most of the time.
         let both: &[_] = &[("aten::div", 1, 5), ("aten::to", 5, 8)];
         let one: &[_] = &[("aten::to", 1, 9)];
         let facts = ["gap.op", "gap.cpu_ops"];
-        let rows = facts_of(&[both, one, one], true, MemberKind::Gap, &facts);
-        let expected = vec![word("aten::to"), words(&["aten::to", "aten::div"])];
+        let rows = facts_of(&[both, one, one], true, MemberKind::Gap, facts);
+        let expected = [word("aten::to"), words(&["aten::to", "aten::div"])];
         assert!(rows.contains(&expected), "{rows:?}");
     }
 
     #[test]
     fn copies_know_the_work_before_them() {
         let facts = ["copy.after_cpu_work"];
-        let of = |gaps: &[&[_]]| facts_of(gaps, true, MemberKind::Copy, &facts);
+        let of = |gaps: &[&[_]]| facts_of(gaps, true, MemberKind::Copy, facts);
         let fills: &[_] = &[("aten::rand", 1, 9)];
         let computes: &[_] = &[("aten::div", 1, 9)];
         assert_eq!(of(&[fills, computes, fills]), [[word("fills")]]);

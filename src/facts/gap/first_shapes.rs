@@ -95,7 +95,8 @@ fn span(run: &Run, id: OpCallId) -> Option<Span> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{Answer, FactTable, Lookup as _, Member, MemberKind};
+    use crate::facts::testing::answers;
+    use crate::facts::{Answer, MemberKind};
     use crate::profile::{RangeKind, ThreadId};
 
     const MS: i64 = 1_000_000;
@@ -123,19 +124,15 @@ mod tests {
             }
         }
         b.profile.recorded.api_calls = true;
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let views = table.members(MemberKind::Gap).into_iter();
-        let busy = |member: &Member| table.view(*member).get("gap.cause") == "host_busy".into();
         let facts = [
+            "gap.cause",
             "gap.first_call_share",
             "gap.first_load_share",
             "gap.in_each_step",
         ];
-        let views = views.filter(busy).map(|member| table.view(member));
-        views
-            .flat_map(|view| facts.map(|fact| view.get(fact)))
-            .collect()
+        let mut gaps = answers(b, MemberKind::Gap, facts);
+        gaps.retain(|[cause, ..]| *cause == "host_busy".into());
+        gaps.into_iter().flat_map(|[_, known @ ..]| known).collect()
     }
 
     #[test]

@@ -160,7 +160,8 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{FactTable, Lookup as _, MemberKind, Value};
+    use crate::facts::testing::answers;
+    use crate::facts::{MemberKind, Value};
     use crate::profile::{OsCall, Span, ThreadId};
 
     #[test]
@@ -185,15 +186,8 @@ mod tests {
                 caller: None,
             });
         }
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let gaps = table.members(MemberKind::Gap).into_iter();
-        let known: Vec<_> = gaps
-            .map(|gap| {
-                let view = table.view(gap);
-                ["gap.os_wait_ns", "gap.unnamed_call_ns"].map(|fact| view.get(fact))
-            })
-            .collect();
+        let facts = ["gap.os_wait_ns", "gap.unnamed_call_ns"];
+        let known = answers(b, MemberKind::Gap, facts);
         let ns = |ns: f64| Answer::Value(Value::Double(ns));
         assert_eq!(known, [[ns(3e6), ns(2e6)]]);
     }

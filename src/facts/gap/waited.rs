@@ -116,7 +116,8 @@ pub(super) const ENTRIES: &[FactEntry<Gaps>] = facts! {
 mod tests {
     use super::*;
     use crate::correlate::testing::ProfileBuilder;
-    use crate::facts::{FactTable, Lookup as _, MemberKind, Value};
+    use crate::facts::testing::answers;
+    use crate::facts::{MemberKind, Value};
     use crate::profile::{RangeKind, ThreadId};
 
     const MS: i64 = 1_000_000;
@@ -140,28 +141,29 @@ mod tests {
                 b.range(operator, start * MS - 2, end * MS + 2).kind = RangeKind::CpuOp;
                 b.range("aten::nonzero", start * MS - 1, end * MS + 1).kind = RangeKind::CpuOp;
             }
-            b.call(ThreadId(0), "cudaStreamSynchronize", start * MS, 0);
-            b.profile.calls.last_mut().unwrap().span.end = end * MS;
+            b.call(ThreadId(0), "cudaStreamSynchronize", start * MS, 0)
+                .span
+                .end = end * MS;
         }
         b.launch(60 * MS);
         b.launch(61 * MS);
         b.profile.recorded.api_calls = true;
-        let costed = crate::cost::estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let views = table.members(MemberKind::Gap).into_iter();
-        let mut views = views.map(|member| table.view(member));
-        let view = views
-            .find(|view| {
-                let longest = view.get("gap.longest_ns");
-                matches!(longest, Answer::Value(Value::Double(ns)) if ns > 2e7)
-            })
-            .unwrap();
-        assert_eq!(view.get("gap.cause"), "host_busy".into());
-        let ns = match view.get("gap.behind_wait_ns") {
+        let facts = [
+            "gap.longest_ns",
+            "gap.cause",
+            "gap.behind_wait_ns",
+            "gap.waited_in",
+        ];
+        let mut gaps = answers(b, MemberKind::Gap, facts).into_iter();
+        let is_long =
+            |longest: &Answer| matches!(longest, Answer::Value(Value::Double(ns)) if *ns > 2e7);
+        let [_, cause, behind, waited_in] = gaps.find(|[longest, ..]| is_long(longest)).unwrap();
+        assert_eq!(cause, "host_busy".into());
+        let ns = match behind {
             Answer::Value(Value::Double(ns)) => ns,
             other => panic!("{other:?}"),
         };
-        let name = match view.get("gap.waited_in") {
+        let name = match waited_in {
             Answer::Value(Value::Strings(names)) => {
                 Some(names.iter().map(ToString::to_string).collect())
             }

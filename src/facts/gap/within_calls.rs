@@ -33,8 +33,8 @@ impl FirstKernels {
 #[cfg(test)]
 mod tests {
     use crate::correlate::testing::ProfileBuilder;
-    use crate::cost::estimate_costs;
-    use crate::facts::{Answer, FactTable, Lookup as _, MemberKind, Value};
+    use crate::facts::testing::answers;
+    use crate::facts::{Answer, MemberKind, Value};
 
     #[test]
     fn waits_between_kernels_of_one_call_are_a_group_of_their_own() {
@@ -50,14 +50,8 @@ mod tests {
             }
         }
         b.profile.recorded.api_calls = true;
-        let costed = estimate_costs(b.run(), None);
-        let table = FactTable::new(&costed);
-        let mut groups: Vec<_> = (table.members(MemberKind::Gap).into_iter())
-            .map(|gap| {
-                let view = table.view(gap);
-                ["gap.cause", "gap.within_calls", "gap.count"].map(|fact| view.get(fact))
-            })
-            .collect();
+        let facts = ["gap.cause", "gap.within_calls", "gap.count"];
+        let mut groups = answers(b, MemberKind::Gap, facts);
         groups.sort_by_key(|group| format!("{group:?}"));
         let group = |within: bool, count: i64| {
             let cause = Value::Str("waiting".into());
