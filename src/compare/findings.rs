@@ -27,7 +27,7 @@ pub(super) struct Folded {
 }
 
 /// A finding with the report it comes from.
-struct Found<'a> {
+struct RankFinding<'a> {
     report: usize,
     finding: &'a FindingReport,
     /// Whether it is not a minor finding.
@@ -47,13 +47,13 @@ pub(super) fn fold(
     transfer_ns: Option<f64>,
     slack_ns: &[f64],
 ) -> Folded {
-    let mut advice: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
-    let mut capture: IndexMap<Key<'_>, Vec<Found<'_>>> = IndexMap::new();
+    let mut advice: IndexMap<Key<'_>, Vec<RankFinding<'_>>> = IndexMap::new();
+    let mut capture: IndexMap<Key<'_>, Vec<RankFinding<'_>>> = IndexMap::new();
     for (report, r) in reports.iter().enumerate() {
         let lists = [(&r.findings, true), (&r.minor, false)];
         for (list, major) in lists {
             for finding in list {
-                let found = Found {
+                let found = RankFinding {
                     report,
                     finding,
                     major,
@@ -62,7 +62,7 @@ pub(super) fn fold(
             }
         }
         for finding in &r.capture {
-            let found = Found {
+            let found = RankFinding {
                 report,
                 finding,
                 major: true,
@@ -70,7 +70,7 @@ pub(super) fn fold(
             capture.entry(key(finding)).or_default().push(found);
         }
     }
-    let mut groups: Vec<(FindingReport, Vec<Found<'_>>)> = advice
+    let mut groups: Vec<(FindingReport, Vec<RankFinding<'_>>)> = advice
         .into_values()
         .filter_map(|group| Some((one(&group, summary, (names, slack_ns))?, group)))
         .collect();
@@ -185,7 +185,7 @@ fn key(finding: &FindingReport) -> Key<'_> {
 
 /// The merged finding: texts from the rank where it costs most, times summed over all.
 fn one(
-    group: &[Found<'_>],
+    group: &[RankFinding<'_>],
     summary: &Summary,
     (names, slack_ns): (&ReportNames, &[f64]),
 ) -> Option<FindingReport> {
@@ -233,7 +233,7 @@ fn one(
 }
 
 /// The places of all, with their times summed.
-fn places(group: &[Found<'_>]) -> Vec<FindingPlace> {
+fn places(group: &[RankFinding<'_>]) -> Vec<FindingPlace> {
     let mut time: BTreeMap<&str, f64> = BTreeMap::new();
     for place in group.iter().flat_map(|found| &found.finding.places) {
         *time.entry(&place.place).or_default() += place.time_ns;
@@ -249,7 +249,7 @@ fn places(group: &[Found<'_>]) -> Vec<FindingPlace> {
     places
 }
 
-fn saving(group: &[Found<'_>], summary: &Summary, slack_ns: &[f64]) -> Option<SavingReport> {
+fn saving(group: &[RankFinding<'_>], summary: &Summary, slack_ns: &[f64]) -> Option<SavingReport> {
     let all: Vec<&SavingReport> = group
         .iter()
         .filter_map(|found| found.finding.saving.as_ref())
@@ -290,7 +290,7 @@ fn saving(group: &[Found<'_>], summary: &Summary, slack_ns: &[f64]) -> Option<Sa
 /// The saving of a step of each rank that has the finding: ranks run their steps together, so that the job gains
 /// the smallest. `None` without an estimate for each.
 fn step(
-    group: &[Found<'_>],
+    group: &[RankFinding<'_>],
     end: fn(&SavingReport) -> Option<f64>,
 ) -> Option<BTreeMap<usize, f64>> {
     let mut by_report: BTreeMap<usize, f64> = BTreeMap::new();
@@ -305,7 +305,7 @@ fn least(by_report: &BTreeMap<usize, f64>) -> f64 {
     by_report.values().copied().reduce(f64::min).unwrap_or(0.0)
 }
 
-fn on_ranks(group: &[Found<'_>], worst: &Found<'_>, names: &ReportNames) -> OnRanks {
+fn on_ranks(group: &[RankFinding<'_>], worst: &RankFinding<'_>, names: &ReportNames) -> OnRanks {
     let mut claimed: BTreeMap<usize, Option<f64>> = BTreeMap::new();
     for found in group {
         let sum = claimed.entry(found.report).or_default();

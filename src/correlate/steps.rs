@@ -208,23 +208,23 @@ impl StepTime {
 
     /// `None` if no step was analyzed. `window_ns` is the mean length of the analyzed window of a device.
     fn of(steps: &[Step], work_steps: Option<f64>, window_ns: f64) -> Option<StepTime> {
-        let judged: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
-        let count = judged.len() as f64;
-        let host_ns = judged.iter().map(|s| s.span.ns() as f64).sum::<f64>() / count;
+        let analyzed: Vec<&Step> = steps.iter().filter(|s| !s.warmup).collect();
+        let count = analyzed.len() as f64;
+        let host_ns = analyzed.iter().map(|s| s.span.ns() as f64).sum::<f64>() / count;
         // Without kernels in them, as many steps as fit: there may be work of others.
         let number = work_steps.unwrap_or_else(|| count.max(window_ns / host_ns));
         let ns = match window_ns > 0.0 && number.is_finite() {
             true => window_ns / number,
             false => host_ns,
         };
-        let mut lengths: Vec<i64> = judged.iter().map(|s| s.span.ns()).collect();
+        let mut lengths: Vec<i64> = analyzed.iter().map(|s| s.span.ns()).collect();
         let typical = median(&mut lengths)? as f64;
         Some(StepTime {
-            steps: judged.len() as u64,
+            steps: analyzed.len() as u64,
             work_steps,
             ns,
             host_ns,
-            host_ahead_ns: gpu_ns(&judged)
+            host_ahead_ns: gpu_ns(&analyzed)
                 .filter(|gpu| *gpu > Self::AHEAD * typical.max(host_ns))
                 .map(|_| typical),
         })
@@ -301,9 +301,9 @@ impl Run {
     /// GPU has work, its time per step does not matter. `None` without steps.
     pub fn step_parts(&self) -> Option<Vec<Span>> {
         let window = self.window.span?;
-        let judged = self.steps.iter().filter(|step| !step.warmup);
+        let analyzed = self.steps.iter().filter(|step| !step.warmup);
         let done = |step: &Step| step.gpu.map_or(step.span, |gpu| gpu.around(step.span)).end;
-        let ends: Vec<i64> = judged.map(done).collect();
+        let ends: Vec<i64> = analyzed.map(done).collect();
         parts(window, &ends)
     }
 

@@ -156,14 +156,14 @@ fn rank(
 /// The analyzed steps of a process.
 fn steps(run: &Run, process: ProcessId) -> Vec<RankStep> {
     let own = run.process_steps.get(process.idx());
-    let judged = own.into_iter().flatten().filter_map(|(span, step)| {
+    let analyzed = own.into_iter().flatten().filter_map(|(span, step)| {
         let step = run.step(*step)?;
         (!step.warmup).then(|| RankStep {
             number: step.number,
             ns: span.ns(),
         })
     });
-    judged.collect()
+    analyzed.collect()
 }
 
 fn gpu(run: &Run, devices: &[&DeviceTimeline]) -> Option<String> {

@@ -39,9 +39,9 @@ impl Serving {
         let tokens = self.new_tokens.map(|n| counted(n, "new token"));
         let cached = self.cached_tokens.filter(|_| self.phase == "decode");
         let cached = cached.map(|n| format!("{} cached", count(n)));
-        let told: Vec<String> = tokens.into_iter().chain(cached).collect();
-        if !told.is_empty() {
-            text.push_str(&format!(" ({})", told.join(", ")));
+        let parts: Vec<String> = tokens.into_iter().chain(cached).collect();
+        if !parts.is_empty() {
+            text.push_str(&format!(" ({})", parts.join(", ")));
         }
         let rate = self.new_tokens.zip(execution_ns.filter(|ns| *ns > 0.0));
         if let Some((tokens, ns)) = rate {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn batches_are_told_as_far_as_they_are_known() {
-        for (range, ns, told) in [
+        for (range, ns, expected) in [
             (
                 "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)",
                 Some(1e7),
@@ -84,7 +84,7 @@ mod tests {
                 "prefill and decode of 4 requests (803 new tokens)",
             ),
         ] {
-            assert_eq!(figure(range, ns).as_deref(), Some(told));
+            assert_eq!(figure(range, ns).as_deref(), Some(expected));
         }
         assert_eq!(figure("execute_context_0(0)_generation_0(0)", None), None);
     }

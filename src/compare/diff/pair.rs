@@ -7,7 +7,7 @@ use std::hash::Hash;
 use indexmap::IndexMap;
 
 use super::model::MatchLevel;
-use super::work::{What, Work};
+use super::work::{Callee, Work};
 
 /// Most pieces of one group that are paired; more of one operator in one layer are matched by their
 /// sum.
@@ -94,10 +94,10 @@ struct Matcher<'a> {
 type Groups<K> = IndexMap<K, (Vec<usize>, Vec<usize>)>;
 
 /// Layer, operator, direction, and whether it is recomputed.
-type Place<'a> = (Option<&'a str>, What<'a>, &'a str, bool);
+type Place<'a> = (Option<&'a str>, Callee<'a>, &'a str, bool);
 
 /// Operator, direction and form of arguments, with their time: identifies a layer whatever its name.
-type Signature<'a> = BTreeMap<(What<'a>, &'a str, String), f64>;
+type Signature<'a> = BTreeMap<(Callee<'a>, &'a str, String), f64>;
 
 impl<'a> Matcher<'a> {
     fn layer(&self, work: &Work<'a>) -> Option<&'a str> {

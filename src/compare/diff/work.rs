@@ -16,7 +16,7 @@ pub(super) const NO_LAUNCH: &str = "no_launch";
 #[derive(Debug, Clone)]
 pub(super) struct Work<'a> {
     pub pattern: Option<&'a str>,
-    pub what: What<'a>,
+    pub what: Callee<'a>,
     pub direction: &'a str,
     pub recomputed: bool,
     pub arguments: ReducedArguments,
@@ -42,20 +42,20 @@ pub(super) struct Work<'a> {
 
 /// What was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum What<'a> {
+pub(super) enum Callee<'a> {
     Operator(&'a str),
     Kernel(&'a str),
 }
 
-impl<'a> What<'a> {
+impl<'a> Callee<'a> {
     pub(super) fn name(self) -> &'a str {
         match self {
-            What::Operator(name) | What::Kernel(name) => name,
+            Callee::Operator(name) | Callee::Kernel(name) => name,
         }
     }
 
     pub(super) fn is_operator(self) -> bool {
-        matches!(self, What::Operator(_))
+        matches!(self, Callee::Operator(_))
     }
 }
 
@@ -183,8 +183,8 @@ impl<'a> Work<'a> {
         Work {
             pattern: row.pattern.as_deref(),
             what: match &row.operator {
-                Some(name) => What::Operator(name),
-                None => What::Kernel(row.kernel.as_deref().unwrap_or("(unnamed kernel)")),
+                Some(name) => Callee::Operator(name),
+                None => Callee::Kernel(row.kernel.as_deref().unwrap_or("(unnamed kernel)")),
             },
             direction: &row.direction,
             recomputed: row.recomputed,
@@ -255,7 +255,7 @@ impl<'a> Work<'a> {
     fn kernels(row: &'a SiteRow) -> Vec<Work<'a>> {
         let whole = Work {
             pattern: None,
-            what: What::Kernel(row.kernel.as_deref().unwrap_or("(unnamed kernel)")),
+            what: Callee::Kernel(row.kernel.as_deref().unwrap_or("(unnamed kernel)")),
             direction: "unknown",
             recomputed: false,
             arguments: ReducedArguments::default(),
@@ -278,7 +278,7 @@ impl<'a> Work<'a> {
                 _ => format!("grid {x}x{y}x{z}"),
             };
             Work {
-                what: What::Kernel(&cluster.kernel),
+                what: Callee::Kernel(&cluster.kernel),
                 kernel: Some(&cluster.kernel),
                 arguments: ReducedArguments {
                     exact: shown.clone(),
@@ -304,7 +304,7 @@ impl<'a> Work<'a> {
         let sum = |part: fn(&Work<'_>) -> f64| -> f64 { pieces.iter().map(part).sum() };
         let (kernels, time_ns) = (sum(|w| w.kernels), sum(|w| w.time_ns));
         let what = match self.what {
-            What::Kernel(_) => What::Kernel(name),
+            Callee::Kernel(_) => Callee::Kernel(name),
             operator => operator,
         };
         (self.kernels > kernels).then(|| Work {

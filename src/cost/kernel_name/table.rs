@@ -5,7 +5,7 @@ use super::scan::{self, Parts};
 
 /// The part of a name in which a row's text must occur. All lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum NamePart {
     /// The last segment of the base name starts with it.
     Starts,
     /// The last segment contains it.
@@ -18,13 +18,13 @@ enum At {
 
 /// A part of a name, the text in it, the family, and the label for reports; if that is empty, the kernel's
 /// name is the label.
-type Row = (At, &'static str, Family, &'static str);
+type Row = (NamePart, &'static str, Family, &'static str);
 
 /// Kernels of GEMM and convolution libraries that do no math. They are matched first, because their
 /// names contain those of the kernels that they belong to.
 const HELPERS: &[Row] = {
-    use At::{Has, Path, Starts};
     use Family::{Helper, Layout};
+    use NamePart::{Has, Path, Starts};
     &[
         (Has, "splitkreduce", Helper, "split-K reduction"),
         (Starts, "split_k_kernel", Helper, "split-K reduction"),
@@ -82,11 +82,11 @@ const HELPERS: &[Row] = {
 /// Kernels by name. The first matching row applies, so special names precede the words that they
 /// contain.
 const KERNELS: &[Row] = {
-    use At::{Args, Has, Path, Starts};
     use Family::{
         Cat, Copy, Dropout, Embedding, Fill, Fused, Gemm, Index, Interpolate, Loss, Norm,
         Optimizer, Pointwise, Pool, Quantize, Random, Reduce, Rnn, Scan, Sort,
     };
+    use NamePart::{Args, Has, Path, Starts};
     &[
         (Has, "catarraybatchedcopy", Cat, "cat"),
         (Has, "chunk_cat", Cat, "cat"),
@@ -302,10 +302,10 @@ const WORDS: &[(Family, &[&str])] = {
 /// The first row that matches a name.
 fn find(rows: &'static [Row], parts: &Parts<'_>) -> Option<&'static Row> {
     rows.iter().find(|(at, text, ..)| match at {
-        At::Starts => parts.leaf.starts_with(text),
-        At::Has => parts.leaf.contains(text),
-        At::Path => parts.path.contains(text),
-        At::Args => parts.args.contains(text),
+        NamePart::Starts => parts.leaf.starts_with(text),
+        NamePart::Has => parts.leaf.contains(text),
+        NamePart::Path => parts.path.contains(text),
+        NamePart::Args => parts.args.contains(text),
     })
 }
 
@@ -373,10 +373,13 @@ mod tests {
     fn rows_are_lower_case_and_none_hides_another() {
         for table in [HELPERS, KERNELS] {
             for (i, (at, text, family, _)) in table.iter().enumerate() {
-                assert!(*at == At::Args || *text == text.to_lowercase(), "{text}");
+                assert!(
+                    *at == NamePart::Args || *text == text.to_lowercase(),
+                    "{text}"
+                );
                 let hidden = table.iter().take(i).any(|(before, part, other, _)| {
                     let hides = match at {
-                        At::Starts => text.starts_with(part),
+                        NamePart::Starts => text.starts_with(part),
                         _ => text.contains(part),
                     };
                     before == at && other != family && hides
