@@ -5,17 +5,15 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::args::{AdviseArgs, AnalyzeArgs, Console, ReportArgs, RuleArgs};
 use super::exit_gates::Gates;
-use super::multi_rank::Unread;
+use super::multi_rank::{self, Unread};
+use super::output::{self, CommandResult, Failure};
 use super::progress::Bar;
-use super::{
-    AdviseArgs, AnalyzeArgs, CommandResult, Console, Failure, ReportArgs, RuleArgs, config, merge,
-    multi_rank, output, source,
-};
+use super::{config, kept, source};
 use crate::advisor::{Advisor, Analysis, EAGER_TRACE_UNUSED, Stage, open};
 use crate::base::text::plain;
 use crate::base::units;
-use crate::compare;
 use crate::correlate::Alignment;
 use crate::cost::Costed;
 use crate::cost::user::UserCosts;
@@ -23,9 +21,9 @@ use crate::formats::{self, OutputFormat, RenderOptions};
 use crate::host::{Classes, HostProfile};
 use crate::judge::{Rule, RuleSet};
 use crate::profile::Profile;
-use crate::read;
 use crate::read::manifest::{HostEntry, Manifest};
 use crate::report::{self, HostProfileReport, LeftOut, Report};
+use crate::{compare, read};
 
 /// Merges the options of the command line with those of the configuration, then runs [`advise`].
 pub(super) fn run(mut args: AdviseArgs, mut console: Console) -> CommandResult {
@@ -137,7 +135,7 @@ pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
     let mut session = Session::new(args, rules)?;
     timer.done("loaded rules");
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
-    super::warn_of_memory(&inputs.files, console);
+    super::memory::warn_of_memory(&inputs.files, console);
     if !inputs.is_job {
         let mut host = std::mem::take(&mut session.host);
         host.extend(recorded_host_profiles(&args.profiles, console));
@@ -274,8 +272,8 @@ pub(super) fn read_or_analyze(
     with: &AnalyzeArgs,
     console: Console,
 ) -> Result<Report, Failure> {
-    if merge::is_report(path) {
-        let mut report = merge::read(path)?;
+    if kept::is_report(path) {
+        let mut report = kept::read(path)?;
         // Findings hidden by a baseline or a suppression count too.
         report.unhide();
         return Ok(report);
@@ -300,12 +298,12 @@ pub(super) fn reports_of(
     let mut session = Session::for_reports(args)?;
     session.light.clone_from(&inputs.light);
     let all = analyze_all(inputs, console, |file, timer| {
-        if !merge::is_report(file) {
+        if !kept::is_report(file) {
             return session.file(file, timer);
         }
         Ok(ProfileResult {
             file: multi_rank::shown(file),
-            output: Output::Report(Box::new(merge::one(file)?)),
+            output: Output::Report(Box::new(kept::one(file)?)),
             warnings: Vec::new(),
         })
     })?;

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{CommandResult, Console, Failure, examples, output};
+use super::args::Console;
+use super::examples;
+use super::output::{self, CommandResult, Failure};
 use crate::base::suggest::did_you_mean;
 use crate::base::text::plain;
 use crate::cost::ops::{self, Entry};

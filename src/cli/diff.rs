@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use super::{AnalyzeArgs, CommandResult, Console, Failure, advise, examples, output};
+use super::args::{AnalyzeArgs, Console, diff_formats};
+use super::output::{self, CommandResult, Failure};
+use super::{advise, examples};
 use crate::base::units::percent;
 use crate::compare::diff::{self, Decision, Diff};
 use crate::formats::OutputFormat;
@@ -35,7 +37,7 @@ pub(super) struct DiffArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format; without it the ending of the output file decides, else it is `markdown`
-    #[arg(long, value_name = "FORMAT", value_parser = output::diff_formats())]
+    #[arg(long, value_name = "FORMAT", value_parser = diff_formats())]
     format: Option<OutputFormat>,
     /// Exit with status 1 when AFTER is slower by more than this and by more than the noise between steps or
     /// other repetitions: `regression=3%`. Differences below 2 %, or between different GPUs, never fail

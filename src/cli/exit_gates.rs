@@ -1,12 +1,12 @@
 //! Suppressions, the baseline and `--fail-on`: which findings are shown, and whether the exit status of a
 //! written report is 1.
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{CommandResult, Console, Failure, GateArgs, merge, multi_rank, output};
+use super::args::{Console, FailOn, GateArgs};
+use super::output::{self, CommandResult, Failure};
+use super::{kept, multi_rank};
 use crate::base::date::{self, Date};
 use crate::base::glob::Glob;
 use crate::base::suggest::did_you_mean;
@@ -22,58 +22,6 @@ const NAMED: usize = 10;
 /// repeated:
 /// <https://reproducible-builds.org/specs/source-date-epoch/>.
 const TODAY: &str = "SOURCE_DATE_EPOCH";
-
-/// A condition of `--fail-on` under which a report fails.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum FailOn {
-    /// A finding of this severity or above.
-    Severity(Severity),
-    /// Findings that together may save this many percent or more (0 to 100) of the step, or of the window
-    /// where no steps are known; those without an estimate of wall time, of GPU time. Upper ends count.
-    Saving(f64),
-}
-
-impl FromStr for FailOn {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<FailOn, String> {
-        let text = text.trim();
-        if let Some((severity, _)) = Severity::ALL.iter().find(|(_, word)| *word == text) {
-            return Ok(FailOn::Severity(*severity));
-        }
-        match text.split_once('=') {
-            Some(("saving", share)) => parse_percent(share).map(FailOn::Saving).ok_or_else(|| {
-                format!("expected a percentage from 0% to 100%, as in `saving=5%`, got `{share}`")
-            }),
-            Some(("regression", share)) => Err(format!(
-                "`regression` compares two runs: `pyprof-advise diff BEFORE AFTER --fail-on \
-                 regression={share}`"
-            )),
-            _ => {
-                let known = Severity::ALL.map(|(_, word)| word);
-                let near = did_you_mean(text, known);
-                Err(format!(
-                    "expected `note`, `warning`, `error` or `saving=5%`{near}"
-                ))
-            }
-        }
-    }
-}
-
-/// The number in `5%`.
-fn parse_percent(text: &str) -> Option<f64> {
-    let number: f64 = text.trim().strip_suffix('%')?.trim_end().parse().ok()?;
-    (0.0..=100.0).contains(&number).then_some(number)
-}
-
-impl fmt::Display for FailOn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FailOn::Severity(severity) => f.write_str(severity.word()),
-            FailOn::Saving(percent) => write!(f, "saving={percent}%"),
-        }
-    }
-}
 
 /// The reason why a report fails, in one line with the rules; `None` if it passes.
 fn reason(report: &Report, gates: &[FailOn]) -> Option<String> {
@@ -209,7 +157,7 @@ impl<'a> Gates<'a> {
 }
 
 fn read_baseline(path: &Path) -> Result<Report, Failure> {
-    merge::read(path).map_err(|failure| match failure {
+    kept::read(path).map_err(|failure| match failure {
         Failure::Unusable(why) => Failure::Unusable(format!("--baseline {why}")),
         other => other,
     })

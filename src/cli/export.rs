@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{
-    AdviseArgs, AnalyzeArgs, CommandResult, Console, Failure, advise, examples, merge, multi_rank,
-    output,
-};
+use super::args::{AdviseArgs, AnalyzeArgs, Console};
+use super::output::{self, CommandResult, Failure};
+use super::{advise, examples, kept, multi_rank};
 use crate::base::text::plain;
 use crate::base::units::counted;
 use crate::export::{self, COLUMNS, ExportTable};
@@ -98,7 +97,7 @@ fn warn_of_reports(analysis: &AdviseArgs, files: &[PathBuf], console: Console) {
     let asked = analysis.gpu.is_some()
         || lists.iter().any(|list| !list.is_empty())
         || paths.iter().any(|list| !list.is_empty());
-    let reports = files.iter().filter(|file| merge::is_report(file)).count();
+    let reports = files.iter().filter(|file| kept::is_report(file)).count();
     if asked && reports > 0 {
         console.warn(&format!(
             "{} taken as {}: --gpu, --costs, --classes and options of rules are for profiles",

@@ -2,11 +2,10 @@
 
 use clap::Subcommand;
 
-use super::{CommandResult, examples, output};
-use crate::gpu::calibration;
+use super::examples;
+use super::output::{self, CommandResult};
 use crate::gpu::load::{self, Spec, built_in};
-use crate::gpu::select;
-use crate::gpu::show;
+use crate::gpu::{calibration, select, show};
 
 /// Commands of `gpus`.
 #[derive(Debug, Subcommand)]

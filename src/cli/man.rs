@@ -1,14 +1,13 @@
 //! `pyprof-advise man`: the manual page of the program or of a command, as troff.
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use super::{Cli, CommandResult, Failure, output};
+use super::output::{self, CommandResult, Failure};
 use crate::base::suggest::did_you_mean;
 
 /// Prints the page of a command such as `["rules", "list"]`; of the program for an empty path.
-pub(super) fn man(path: &[String]) -> CommandResult {
-    let mut program = Cli::command();
+pub(super) fn man(mut program: Command, path: &[String]) -> CommandResult {
     program.build();
     let command = find(&program, path)?;
     // The page's name is one word: `pyprof-advise-rules-list`.

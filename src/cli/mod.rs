@@ -6,15 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-
-use crate::Error;
-use crate::base::words::words;
-use crate::compare::Suppression;
-use crate::formats::OutputFormat;
-use crate::gpu::select::SelectError;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 mod advise;
+mod args;
 mod config;
 mod costs;
 mod diff;
@@ -22,7 +17,9 @@ mod examples;
 mod exit_gates;
 mod export;
 mod gpus;
+mod kept;
 mod man;
+mod memory;
 mod merge;
 mod multi_rank;
 mod output;
@@ -40,46 +37,11 @@ mod trial;
 mod trial_runs;
 
 pub(crate) use advise::advise;
+pub(crate) use args::{AdviseArgs, Console};
 #[cfg(fuzzing)]
 pub(crate) use config::round_trip as configuration;
-pub(crate) use exit_gates::FailOn;
-
-/// Findings shown in full.
-const DEFAULT_TOP: usize = 10;
-/// Exit status: a report was written.
-const OK: u8 = 0;
-/// Exit status: a gate failed (`--fail-on`, `check` and `test` of rules and costs).
-const GATE: u8 = 1;
-/// Exit status: nothing could be analyzed, or the command line was wrong.
-const UNUSABLE: u8 = 2;
-
-/// Why a command did not succeed.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// A gate failed, or checked files have mistakes: exit status 1. The reason was printed already.
-    GateFailed,
-    /// The command could not run: exit status 2. The reason was printed already.
-    AlreadyReported,
-    /// The command could not run: exit status 2, with what was expected and what to do.
-    Unusable(String),
-    /// The exit status of a program that was run. The reason was printed already.
-    Status(u8),
-}
-
-/// Every library error fails a command; mistakes in files are printed with their lines.
-impl<E: Into<Error>> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        match error.into() {
-            Error::Files(complaints) | Error::Gpu(SelectError::File(complaints)) => {
-                output::refuse(&complaints)
-            }
-            error => Failure::Unusable(error.to_string()),
-        }
-    }
-}
-
-/// The result of a command.
-pub(crate) type CommandResult = Result<(), Failure>;
+pub(crate) use output::{CommandResult, Failure};
+use output::{GATE, OK, UNUSABLE};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -173,168 +135,6 @@ polars) can compare them. docs/clusters.md has examples."
     },
 }
 
-/// Arguments of the command without a name.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct AdviseArgs {
-    /// A profile: a torch.profiler trace, an Nsight Systems SQLite export or an nvprof database.
-    /// Several profiles, or a folder, are the ranks of one job
-    #[arg(value_name = "PROFILE", required_unless_present = "dump_config")]
-    pub(crate) profiles: Vec<PathBuf>,
-    /// The GPU: a name from `gpus list` (v100, a100, h100, 4090, ...) or a TOML file; by default the
-    /// GPU that the profile names
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) gpu: Option<String>,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-    #[command(flatten)]
-    pub(crate) rules: RuleArgs,
-    /// A TOML file with FLOPs and bytes of your own operators (`costs explain` shows how they are
-    /// counted); may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) costs: Vec<PathBuf>,
-    /// A TOML file that says what functions of your own or of other libraries do on the host: augmenting,
-    /// logging, ... (`rules schema classes`); may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) classes: Vec<PathBuf>,
-    /// A profile of the host from another profiler, whose longest lines the report lists: cProfile,
-    /// line_profiler, py-spy, Scalene and others, recognized by content; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) host: Vec<PathBuf>,
-    /// A recording of the same model without CUDA graphs, with any batch size: kernels that graphs replay get
-    /// the operators and layers of its kernels, and their time is compared with that of reading the weights
-    #[arg(long, value_name = "PROFILE")]
-    pub(crate) eager_trace: Option<PathBuf>,
-    /// Explain why a rule fired or did not fire, instead of writing the report
-    #[arg(
-        long,
-        value_name = "RULE",
-        conflicts_with_all = ["format", "template", "for_pr", "max_chars", "fail_on", "dump_config"]
-    )]
-    pub(crate) why: Option<String>,
-    #[command(flatten)]
-    pub(crate) gates: GateArgs,
-    #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-}
-
-/// Conditions under which the exit status is 1, and findings to hide.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
-pub(crate) struct GateArgs {
-    /// After writing the report, exit with status 1 when it has a finding of this severity or above
-    /// (`note`, `warning`, `error`), or when the estimated saving reaches a threshold (`saving=5%`);
-    /// several with commas
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    pub(crate) fail_on: Vec<FailOn>,
-    /// Show only findings that this report, written with `--format json`, does not have
-    #[arg(long, value_name = "REPORT")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// Findings that the configuration hides.
-    #[arg(skip)]
-    pub(crate) suppressions: Vec<Suppression>,
-}
-
-/// Where options come from, other than the command line.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct ConfigArgs {
-    /// Read options from this TOML file; command-line options take precedence. No configuration file
-    /// is loaded unless you name one
-    #[arg(long, value_name = "FILE", env = config::VARIABLE, hide_env_values = true, value_parser = config::path())]
-    pub(crate) config: Option<PathBuf>,
-    /// Print the effective options as a configuration file, instead of a report
-    #[arg(long)]
-    pub(crate) dump_config: bool,
-}
-
-/// Where and in which format a report is written.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
-pub(crate) struct ReportArgs {
-    /// Write the report to a file instead of standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Output format; without it the ending of the output file decides, else it is `text` on a
-    /// terminal and `markdown` elsewhere
-    #[arg(long, value_name = "FORMAT", value_parser = output::report_formats())]
-    pub(crate) format: Option<OutputFormat>,
-    /// Markdown of at most N characters: the lowest-value findings are dropped first; the report
-    /// says how many
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(500..))]
-    pub(crate) max_chars: Option<u32>,
-    /// Markdown that fits a GitHub comment: `--max-chars 65000`
-    #[arg(long, conflicts_with = "max_chars")]
-    pub(crate) for_pr: bool,
-    /// Render the report with your own minijinja template
-    #[arg(long, value_name = "FILE", conflicts_with = "format")]
-    pub(crate) template: Option<PathBuf>,
-    /// Number of findings shown in full; the others are folded [default: 10]
-    #[arg(long, value_name = "N")]
-    pub(crate) top: Option<usize>,
-    /// Quote the code around the source lines of findings, from `.py` files of this folder only
-    #[arg(long, value_name = "DIR")]
-    pub(crate) source: Option<PathBuf>,
-    /// How the program ended that `run` has recorded.
-    #[arg(skip)]
-    pub(crate) program: Option<crate::report::ProgramRun>,
-}
-
-impl ReportArgs {
-    /// Findings shown in full.
-    pub(crate) fn top(&self) -> usize {
-        self.top_or(DEFAULT_TOP)
-    }
-
-    /// Findings shown in full; `other` if the option is not given.
-    pub(crate) fn top_or(&self, other: usize) -> usize {
-        /// More than any report has; larger numbers do not fit everywhere.
-        const MOST: usize = u32::MAX as usize;
-        self.top.unwrap_or(other).min(MOST)
-    }
-}
-
-/// Which rules are evaluated, and with which parameters.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
-pub(crate) struct RuleArgs {
-    /// A rule file or a folder of rule files, in addition to the built-in rules; may be repeated
-    #[arg(long = "rules", value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
-    /// Evaluate only these rules: ids, categories or patterns such as `precision/*`
-    #[arg(long, value_name = "RULES", value_delimiter = ',')]
-    pub(crate) select: Vec<String>,
-    /// Do not evaluate these rules: ids, categories or patterns
-    #[arg(long, value_name = "RULES", value_delimiter = ',')]
-    pub(crate) ignore: Vec<String>,
-    /// Set a parameter of a rule: `precision/amp-off.min_share=0.1`; may be repeated
-    #[arg(long, value_name = "RULE.PARAM=VALUE")]
-    pub(crate) set: Vec<String>,
-}
-
-/// What profiles are analyzed with besides the GPU, where the report is not what is written.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct AnalyzeArgs {
-    #[command(flatten)]
-    pub(crate) rules: RuleArgs,
-    /// A TOML file with FLOPs and bytes of your own operators; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) costs: Vec<PathBuf>,
-    /// A TOML file that says what functions do on the host (`rules schema classes`); may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) classes: Vec<PathBuf>,
-}
-
-/// What is printed to the terminal.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
-pub(crate) struct Console {
-    /// Print no progress and no warnings
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-    /// Print more: the time of each stage, findings that others replace, and every test of
-    /// `rules test` and `costs test`
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
-    /// When to use color [default: auto]
-    #[arg(long, global = true, value_name = "WHEN")]
-    pub(crate) color: Option<Color>,
-}
-
 /// Outputs with a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Schema {
@@ -348,39 +148,6 @@ enum Schema {
     Try,
     /// `--config FILE`
     Config,
-}
-
-words! {
-    /// When to use color.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-    pub(crate) enum Color with fn word {
-        /// On a terminal, unless NO_COLOR is set
-        Auto = "auto",
-        /// Always
-        Always = "always",
-        /// Never
-        Never = "never",
-    }
-}
-
-impl Console {
-    fn color(self) -> Color {
-        self.color.unwrap_or(Color::Auto)
-    }
-
-    /// Prints a warning, unless `--quiet`. The caller escapes text from profiles.
-    pub(crate) fn warn(self, text: &str) {
-        if !self.quiet {
-            output::labeled("warning", anstyle::AnsiColor::Yellow, text);
-        }
-    }
-
-    /// Prints a note, with `--verbose`.
-    pub(crate) fn note(self, text: &str) {
-        if self.verbose {
-            output::labeled("note", anstyle::AnsiColor::Cyan, text);
-        }
-    }
 }
 
 /// Parses the arguments, runs the command, and turns its outcome into the exit status.
@@ -428,7 +195,7 @@ const MOST_THREADS: usize = 4;
 fn start_threads() -> CommandResult {
     use rayon::{ThreadBuilder, ThreadPoolBuilder};
     use std::sync::mpsc::{Sender, channel};
-    enough_memory()?;
+    memory::enough_memory()?;
     let refused = |error: &dyn std::fmt::Display| {
         Failure::Unusable(format!(
             "no thread could be started ({error})\n  allow more processes (`ulimit -u`) or more memory \
@@ -469,50 +236,6 @@ fn start_threads() -> CommandResult {
     pool.build_global().map_err(|error| refused(&error))
 }
 
-/// Memory of the smallest profile, in bytes.
-const LEAST_MEMORY: u64 = 256 << 20;
-
-/// The memory that the system allows this program, in bytes, if it limits it.
-#[cfg(unix)]
-fn allowed_memory() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::As).current
-}
-
-#[cfg(not(unix))]
-fn allowed_memory() -> Option<u64> {
-    None
-}
-
-/// Reports an error where less memory is allowed than the program takes for the smallest profile: it would
-/// end in the middle.
-fn enough_memory() -> CommandResult {
-    match allowed_memory() {
-        Some(bytes) if bytes < LEAST_MEMORY => Err(Failure::Unusable(format!(
-            "at most {} MiB of memory are allowed, {} MiB are needed\n  allow more (`ulimit -v`)",
-            bytes >> 20,
-            LEAST_MEMORY >> 20
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Warns where a file may take more memory than is allowed: a million kernels take about the size of their
-/// file. Without memory the program ends in the middle.
-fn warn_of_memory(files: &[PathBuf], console: Console) {
-    let sizes = files
-        .iter()
-        .filter_map(|file| Some(file.metadata().ok()?.len()));
-    let largest = sizes.max().unwrap_or(0);
-    let allowed = allowed_memory().filter(|bytes| *bytes < LEAST_MEMORY.saturating_add(largest));
-    if let Some(bytes) = allowed {
-        console.warn(&format!(
-            "at most {} MiB of memory are allowed (`ulimit -v`); a profile of {} MiB may need more",
-            bytes >> 20,
-            largest >> 20
-        ));
-    }
-}
-
 fn run(cli: Cli) -> CommandResult {
     let console = cli.console;
     match cli.command {
@@ -541,7 +264,7 @@ fn run(cli: Cli) -> CommandResult {
         },
         Some(Command::Scrub(args)) => scrub::scrub(&args, console),
         Some(Command::Completions { shell }) => completions(shell),
-        Some(Command::Man { command }) => man::man(&command),
+        Some(Command::Man { command }) => man::man(Cli::command(), &command),
     }
 }
 

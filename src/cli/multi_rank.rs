@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::args::Console;
+use super::kept;
+use super::output::{self, CommandResult, Failure};
 use super::progress::Bar;
-use super::{CommandResult, Console, Failure, merge, output};
 use crate::base::text::{plain, without_home};
 use crate::base::units::counted;
 use crate::read;
@@ -40,13 +42,13 @@ pub(super) const PROFILES: FileKind = FileKind {
 
 pub(super) const REPORTS: FileKind = FileKind {
     name: "report",
-    is_one: merge::is_report,
+    is_one: kept::is_report,
     endings: &[],
     instead: |_| "`pyprof-advise PROFILE --format json -o REPORT` writes one".to_owned(),
 };
 
 pub(super) const PROFILES_OR_REPORTS: FileKind = FileKind {
-    is_one: |path| merge::is_report(path) || read::is_profile(path),
+    is_one: |path| kept::is_report(path) || read::is_profile(path),
     ..PROFILES
 };
 
@@ -346,7 +348,7 @@ mod tests {
         let console = Console {
             quiet: true,
             verbose: false,
-            color: Some(super::super::Color::Never),
+            color: Some(crate::cli::args::Color::Never),
         };
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let made = each(&files, console, |file| {

@@ -1,4 +1,4 @@
-//! Writes text to standard output, a file, or standard error.
+//! Writes text to standard output, a file, or standard error, and says why a command failed.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -6,30 +6,66 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-
-use super::{Color, CommandResult, Console, Failure};
+use super::args::{Color, Console};
+use crate::Error;
 use crate::base::diag::Complaints;
 use crate::base::temporary::Temporary;
 use crate::base::units::counted;
-use crate::formats::{FORMATS, OutputFormat};
+use crate::gpu::select::SelectError;
 
-/// Parses the name of a report's format.
-pub(super) fn report_formats() -> impl TypedValueParser<Value = OutputFormat> {
-    one_of(|_| true)
+/// Exit status: a report was written.
+pub(super) const OK: u8 = 0;
+/// Exit status: a gate failed (`--fail-on`, `check` and `test` of rules and costs).
+pub(super) const GATE: u8 = 1;
+/// Exit status: nothing could be analyzed, or the command line was wrong.
+pub(super) const UNUSABLE: u8 = 2;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A gate failed, or checked files have mistakes: exit status 1. The reason was printed already.
+    GateFailed,
+    /// The command could not run: exit status 2. The reason was printed already.
+    AlreadyReported,
+    /// The command could not run: exit status 2, with what was expected and what to do.
+    Unusable(String),
+    /// The exit status of a program that was run. The reason was printed already.
+    Status(u8),
 }
 
-/// Parses the name of a comparison's format.
-pub(super) fn diff_formats() -> impl TypedValueParser<Value = OutputFormat> {
-    one_of(|format| format.diff.is_some())
+/// Every library error fails a command; mistakes in files are printed with their lines.
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        match error.into() {
+            Error::Files(complaints) | Error::Gpu(SelectError::File(complaints)) => {
+                refuse(&complaints)
+            }
+            error => Failure::Unusable(error.to_string()),
+        }
+    }
 }
 
-fn one_of(is_allowed: fn(&OutputFormat) -> bool) -> impl TypedValueParser<Value = OutputFormat> {
-    let allowed = FORMATS.iter().filter(|format| is_allowed(format));
-    let values = allowed.map(|format| PossibleValue::new(format.name).help(format.about));
-    PossibleValuesParser::new(values).try_map(|name| {
-        OutputFormat::named(&name).ok_or_else(|| format!("there is no format `{name}`"))
-    })
+/// The result of a command.
+pub(crate) type CommandResult = Result<(), Failure>;
+
+impl Console {
+    pub(super) fn color(self) -> Color {
+        self.color.unwrap_or(Color::Auto)
+    }
+
+    /// Prints a warning, unless `--quiet`. The caller escapes text from profiles.
+    pub(crate) fn warn(self, text: &str) {
+        if !self.quiet {
+            labeled("warning", AnsiColor::Yellow, text);
+        }
+    }
+
+    /// Prints a note, with `--verbose`.
+    pub(crate) fn note(self, text: &str) {
+        if self.verbose {
+            labeled("note", AnsiColor::Cyan, text);
+        }
+    }
 }
 
 /// Applies `--color` to both streams; `auto` depends on the terminal and NO_COLOR.

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::args::Console;
+use super::examples;
+use super::output::{self, CommandResult, Failure};
 use super::progress::Bar;
-use super::{CommandResult, Console, Failure, examples, output};
 use crate::base::text::plain;
 use crate::correlate::{Run, UnneededRanges, correlate};
 use crate::cost::VOCABULARY;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{CommandResult, Console, Failure, examples, output};
+use super::args::Console;
+use super::examples;
+use super::output::{self, CommandResult, Failure};
 use crate::pyprof::rows::{self, KernelRow};
 use crate::pyprof::{self, Record, table};
 

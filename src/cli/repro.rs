@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AnalyzeArgs, CommandResult, Console, Failure, RuleArgs, advise, examples, output};
+use super::args::{AnalyzeArgs, Console, RuleArgs};
+use super::output::{self, CommandResult, Failure};
+use super::{advise, examples};
 use crate::base::text::plain;
 use crate::report::{FindingReport, Report};
 use crate::repro::{NoScript, script};

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 
-use super::{CommandResult, Console, Failure, RuleArgs, examples, output};
+use super::args::{Console, RuleArgs};
+use super::examples;
+use super::output::{self, CommandResult, Failure};
 use crate::base::diag::{Complaints, visible};
 use crate::base::text::{code_line, plain};
 use crate::cost::user;
 use crate::facts;
-use crate::gpu::{self, load::built_in};
+use crate::gpu;
+use crate::gpu::load::built_in;
 use crate::judge::{self, Rule, RuleFile, RuleSet, Selection};
 
 /// Commands of `rules`.

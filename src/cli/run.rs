@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::args::{AdviseArgs, AnalyzeArgs, ConfigArgs, Console, GateArgs, ReportArgs};
+use super::output::{self, CommandResult, Failure, GATE, OK, UNUSABLE};
 use super::signals::PassedOn;
-use super::{
-    AdviseArgs, AnalyzeArgs, CommandResult, ConfigArgs, Console, Failure, GATE, GateArgs, OK,
-    ReportArgs, UNUSABLE, advise, diff, examples, output,
-};
+use super::{advise, diff, examples};
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::{choice, plain};
 use crate::capture::nsys::{self, NsysCommand};
-use crate::capture::scalene;
-use crate::capture::{self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States};
+use crate::capture::{
+    self, CaptureProgress, Ended, POLL, Program, Recorder, Settings, States, scalene,
+};
 use crate::formats;
 use crate::report::ProgramRun;
 

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::args::Console;
+use super::output::{self, CommandResult, Failure};
 use super::progress::Bar;
-use super::{CommandResult, Console, Failure, output};
 use crate::base::text::plain;
 use crate::base::units;
 use crate::profile::Container;

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::args::Console;
 use super::exit_gates::Gates;
-use super::merge::{self, WriteArgs};
-use super::{CommandResult, Console, advise};
+use super::merge::WriteArgs;
+use super::output::CommandResult;
+use super::{advise, kept};
 
 /// Arguments of `show`.
 #[derive(Debug, Clone, Args)]
@@ -31,7 +33,7 @@ pub(super) fn show(mut args: ShowArgs, mut console: Console) -> CommandResult {
     let gates = Gates::load(&args.write.gates, None)?;
     let to = &args.write.report;
     advise::refuse_overwriting_input("report", &args.file, to.output.as_deref())?;
-    let mut report = merge::read(&args.file)?;
+    let mut report = kept::read(&args.file)?;
     report.top = to.top_or(report.top);
     advise::write_and_gate(to, &gates, report, console)
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{CommandResult, Failure};
+use super::output::{CommandResult, Failure};
 use crate::base::text::{clip, code_line};
 use crate::judge::Edit;
 use crate::report::{Quote, QuotedLine, Report};

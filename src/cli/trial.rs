@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::args::{AnalyzeArgs, Console, ReportArgs, RuleArgs, diff_formats};
+use super::output::{self, CommandResult, Failure};
 use super::run::{RunArgs, record};
 use super::signals::{SignalsDuringSeries, interrupted_by, is_interrupted};
 use super::trial_runs::Runner;
-use super::{
-    AnalyzeArgs, CommandResult, Console, Failure, ReportArgs, RuleArgs, advise, examples, output,
-};
+use super::{advise, examples};
 use crate::base::suggest::did_you_mean;
 use crate::base::temporary::TemporaryFolder;
 use crate::base::text::plain;
@@ -72,7 +72,7 @@ pub(super) struct TryArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format; without it the ending of the output file decides, else it is `markdown`
-    #[arg(long, value_name = "FORMAT", value_parser = output::diff_formats())]
+    #[arg(long, value_name = "FORMAT", value_parser = diff_formats())]
     format: Option<OutputFormat>,
     /// Write the report of the profile too, with the findings that were measured marked
     #[arg(long, value_name = "FILE")]

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::args::Console;
+use super::output;
 use super::run::cannot_run;
 use super::signals::{PassedOn, is_interrupted};
-use super::{Console, output};
 use crate::base::statistics::median;
 use crate::base::text::{clip, plain};
 use crate::base::units::{counted, ns};

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::base::toml::quoted;
-
 use super::keys::KEYS;
-use super::{Config, VARIABLE};
+use super::options::Config;
+use crate::base::toml::quoted;
+use crate::cli::args::VARIABLE;
 
 /// Examples for keys without a value, written as comments.
 const EXAMPLES: &[(&str, &str)] = &[
@@ -40,7 +40,7 @@ const EXAMPLE_SUPPRESS: &str = "\
 ";
 
 /// The configuration as TOML.
-pub(in crate::cli) fn dump(config: &Config) -> String {
+pub(crate) fn dump(config: &Config) -> String {
     let mut out = format!(
         "# Options of pyprof-advise: `--config FILE`, or {VARIABLE}=FILE. No configuration\n\
          # file is loaded unless you name one. Command-line options take precedence. Paths are relative to\n\

@@ -7,7 +7,7 @@ use ::toml::de::DeValue;
 use crate::base::date::{self, Date};
 use crate::base::schema::{self, Json, Key, Shape, check_value, keys, object, text};
 use crate::base::toml::Item;
-use crate::cli::{Color, FailOn};
+use crate::cli::args::{Color, FailOn};
 use crate::formats::FORMATS;
 
 /// Maximum of `top`.
@@ -144,7 +144,7 @@ pub(super) fn day(value: &Item<'_>) -> Option<Date> {
 }
 
 /// The JSON Schema of the configuration.
-pub(in crate::cli) fn schema() -> String {
+pub(crate) fn schema() -> String {
     let about =
         "Options of pyprof-advise, read with --config FILE. Paths are relative to the file.";
     schema::document("pyprof-advise configuration", about, KEYS, &[])

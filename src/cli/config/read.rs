@@ -8,12 +8,12 @@ use std::sync::Arc;
 use ::toml::de::DeValue;
 
 use super::keys::{KEYS, day};
-use super::{Config, NameKind, RuleName};
+use super::options::{Config, NameKind, RuleName};
 use crate::base::diag::{Complaints, Source};
 use crate::base::glob::Glob;
 use crate::base::text::without_joiners;
 use crate::base::toml::{self, Item, Table};
-use crate::cli::{Color, Console, FailOn, GateArgs, ReportArgs, RuleArgs};
+use crate::cli::args::{Color, Console, FailOn, GateArgs, ReportArgs, RuleArgs};
 use crate::compare::Suppression;
 use crate::formats::OutputFormat;
 
