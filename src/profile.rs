@@ -230,7 +230,7 @@ use crate::base::words::words;
 
 words! {
     /// The direction of a memory copy.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum CopyKind with fn name {
         /// Host to device.
         HtoD = "host_to_device",
@@ -243,12 +243,13 @@ words! {
         /// From one device to another.
         PtoP = "peer_to_peer",
         /// Unified-memory migrations, array copies, anything else.
+        #[default]
         Other = "other",
     }
 }
 
 /// Where memory lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MemoryKind {
     /// Host memory that the operating system may swap out.
     Pageable,
@@ -261,6 +262,7 @@ pub enum MemoryKind {
     /// A CUDA array.
     Array,
     /// The file does not say.
+    #[default]
     Unknown,
 }
 

@@ -15,7 +15,7 @@ use crate::correlate::Run;
 use crate::profile::{ApiClass, CallId, CopyKind, DeviceId, MemoryCopy, MemoryKind, Span, StrId};
 
 /// Copies with the same direction, memory kinds and kind of call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct CopyGroup {
     pub(super) kind: CopyKind,
     pub(super) src: MemoryKind,
@@ -131,23 +131,7 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
             src: copy.src,
             dst: copy.dst,
             sync,
-            count: 0,
-            bytes: 0.0,
-            time_ns: 0.0,
-            exposed_ns: 0.0,
-            longest_ns: 0.0,
-            longest: (0, None),
-            by_device: BTreeMap::new(),
-            small: 0,
-            gradient_ns: 0.0,
-            compiled_ns: 0.0,
-            compiled_clone_ns: 0.0,
-            compiled_backward_ns: 0.0,
-            op: None,
-            api: None,
-            replayed: 0,
-            large_bytes: 0.0,
-            large_ns: 0.0,
+            ..CopyGroup::default()
         });
         group.sync = group.sync.or(sync);
         group.replayed += u64::from(call.is_some_and(|c| c.class == ApiClass::GraphLaunch));
