@@ -6,7 +6,7 @@ use pyprof_advise::judge::{
     Confidence, Finding, RuleResults, SavingKind, Severity, run_tests, why,
 };
 
-use super::fake_table::{FACTS, Fake, i, ints, load, rule, s};
+use super::fake_table::{FACTS, Fake, dropped, i, ints, load, rule, s};
 
 fn gemm() -> Vec<(&'static str, Value)> {
     vec![("site.family", s("gemm"))]
@@ -347,12 +347,7 @@ fn specific_finding_suppresses_general_finding() {
         (vague.message.as_str(), vague.sites.as_slice()),
         ("2", &[SiteId(1), SiteId(2)][..])
     );
-    let silenced: Vec<_> = results
-        .dropped
-        .iter()
-        .map(|s| (s.rule.as_str(), s.by.as_str()))
-        .collect();
-    assert_eq!(silenced, [("memory/vague", "host/sharp")]);
+    assert_eq!(dropped(&results), [("memory/vague", "host/sharp")]);
     // The rest must still meet `require`.
     run.members.pop();
     let results = run.judge(&rules);
@@ -413,8 +408,7 @@ fn rules_about_the_capture_veto_others_or_lower_their_confidence() {
     assert_eq!(results.findings[0].rule, "memory/b");
     assert_eq!(results.findings[0].message, "100 us");
     assert_eq!(results.findings[0].confidence, Confidence::Medium);
-    assert_eq!(results.dropped[0].rule, "host/a");
-    assert_eq!(results.dropped[0].by, "profile/veto");
+    assert_eq!(dropped(&results)[0], ("host/a", "profile/veto"));
     run.members.pop();
     run.run(&[("run.trusted", Value::Bool(true))]);
     let results = run.judge(&rules);
@@ -448,13 +442,7 @@ fn contradicting_advice_keeps_the_larger_saving() {
     assert_eq!(of("host/b"), [SiteId(0)]);
     assert_eq!(of("host/a"), [SiteId(1)], "it contradicts host/b on site 0");
     assert_eq!(of("host/c").len(), 2);
-    assert_eq!(
-        (
-            results.dropped[0].rule.as_str(),
-            results.dropped[0].by.as_str()
-        ),
-        ("host/a", "host/b")
-    );
+    assert_eq!(dropped(&results)[0], ("host/a", "host/b"));
 }
 
 #[test]
@@ -801,12 +789,7 @@ fn replaced_work_leaves_nothing_to_other_findings() {
     assert!(results.minor.is_empty(), "{:?}", results.minor);
     // The reachable time of replaced work is no lower bound.
     assert_eq!(results.findings[0].saving.unwrap().claimed_ns, 2.7e5);
-    let silenced: Vec<_> = results
-        .dropped
-        .iter()
-        .map(|s| (s.rule.as_str(), s.by.as_str()))
-        .collect();
-    assert_eq!(silenced, [("host/pad", "layers/fuse")]);
+    assert_eq!(dropped(&results), [("host/pad", "layers/fuse")]);
     // What goes away altogether does so whatever else is replaced.
     let drop = rule("removes_work = true\nsaving_ns = 'site.time_ns * 0.5'");
     let rules = load(&[("layers/fuse", &fuse), ("host/drop", &drop)]).unwrap();

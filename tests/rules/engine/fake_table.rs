@@ -297,6 +297,12 @@ pub(super) fn load_with(files: &[(&str, &str)], selection: &Selection) -> Result
     RuleSet::load(&files, selection, FACTS).map_err(|c| c.render(false))
 }
 
+/// The rule of each dropped finding, and the rule that took its place.
+pub(super) fn dropped(results: &RuleResults) -> Vec<(&str, &str)> {
+    let all = results.dropped.iter();
+    all.map(|s| (s.rule.as_str(), s.by.as_str())).collect()
+}
+
 /// A small rule over sites, in which `body` replaces or adds lines.
 pub(super) fn rule(body: &str) -> String {
     with(

@@ -2,7 +2,7 @@
 
 use pyprof_advise::correlate::SiteId;
 
-use super::fake_table::{Fake, i, load, rule, s};
+use super::fake_table::{Fake, dropped, i, load, rule, s};
 
 #[test]
 fn findings_that_a_better_one_repairs_become_a_part_of_it() {
@@ -31,10 +31,7 @@ fn findings_that_a_better_one_repairs_become_a_part_of_it() {
     );
     let saving = joined.saving.unwrap();
     assert_eq!((saving.claimed_ns, saving.claimed_low_ns), (3e5, 1.5e5));
-    let silenced: Vec<_> = (results.dropped.iter())
-        .map(|s| (s.rule.as_str(), s.by.as_str()))
-        .collect();
-    assert_eq!(silenced, [("memory/b", "host/a")]);
+    assert_eq!(dropped(&results), [("memory/b", "host/a")]);
     // A finding that ranks before stays.
     let large = saves(1.0, "when = 'site.m == 9'");
     let small = saves(0.25, "when = 'site.m < 9'\nalso_fixes = [\"memory/b\"]");
