@@ -66,10 +66,10 @@ pub struct Gpu {
     pub sources: Vec<String>,
 }
 
-impl How {
+impl SelectedBy {
     /// Whether the profile or the user states which GPU it is.
     pub fn is_stated(self) -> bool {
-        !matches!(self, How::Kernels)
+        !matches!(self, SelectedBy::Kernels)
     }
 }
 
@@ -133,7 +133,7 @@ pub struct Choice {
     /// The GPU in use.
     pub gpu: Gpu,
     /// How it was selected.
-    pub how: How,
+    pub how: SelectedBy,
     /// Sentences for the report: a different GPU than the profiled one, values taken from the
     /// profile, differences above 3 %.
     pub remarks: Vec<String>,
@@ -141,7 +141,7 @@ pub struct Choice {
 
 /// How the GPU in use was selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum SelectedBy {
     /// Selected by `--gpu`; the profile agrees or names no GPU.
     Asked,
     /// Selected by `--gpu`, but the profile was recorded on another one: a "what if".

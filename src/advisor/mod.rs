@@ -183,7 +183,7 @@ impl Advisor {
         let (costed, uses) = self.cost_with_host(profile, done)?;
         let facts = FactTable::new(&costed);
         done(Stage::Costed);
-        let (results, report) = self.judged(&facts, uses, done);
+        let (results, report) = self.evaluated(&facts, uses, done);
         done(Stage::Reported);
         Ok(Analysis {
             costed,
@@ -193,7 +193,7 @@ impl Advisor {
     }
 
     /// What the rules find in one recording, and its report.
-    fn judged(
+    fn evaluated(
         &self,
         facts: &FactTable<'_>,
         uses: Vec<Alignment>,
@@ -225,7 +225,7 @@ impl Advisor {
         let facts = FactTable::new(&costed);
         if !same_steps(&of_light, &facts) {
             done(Stage::Costed);
-            let (results, report) = self.judged(&facts, uses, done);
+            let (results, report) = self.evaluated(&facts, uses, done);
             done(Stage::Reported);
             return Ok(Analysis {
                 report: compare::not_joined(&light_report, report),

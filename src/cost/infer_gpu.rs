@@ -16,7 +16,7 @@ use super::kernel_name::decode;
 use crate::gpu::candidates;
 use crate::gpu::load::{Spec, built_in};
 use crate::gpu::select::{is_rocm, is_undescribed};
-use crate::gpu::{Choice, Gpu, How, Vendor};
+use crate::gpu::{Choice, Gpu, SelectedBy, Vendor};
 use crate::profile::{LaunchConfig, Profile, StrId};
 
 /// Kernels that must agree on the number of SMs. A grid that is always a multiple of it counts twice.
@@ -95,7 +95,7 @@ pub fn infer_gpu(profile: &Profile) -> Option<Choice> {
     );
     Some(Choice {
         gpu,
-        how: How::Kernels,
+        how: SelectedBy::Kernels,
         remarks: vec![remark],
     })
 }
@@ -232,7 +232,10 @@ mod tests {
             ("ampere_sgemm_32x128_tn", [5, 1, 1], 256),
         ]);
         let choice = choice.unwrap();
-        assert_eq!((choice.how, choice.gpu.sm_count), (How::Kernels, 108));
+        assert_eq!(
+            (choice.how, choice.gpu.sm_count),
+            (SelectedBy::Kernels, 108)
+        );
         assert_eq!(choice.gpu.name, "GA100 with 108 SMs");
         // The lowest of all A100 boards, and no property on which they differ.
         assert_eq!(choice.gpu.bandwidth, 1.555e12);

@@ -7,7 +7,7 @@ use super::fact::{Answer, FactEntry, Subject, Value, facts};
 use super::table::FactTable;
 use crate::base::DType;
 use crate::gpu::calibration::{self, Reachable};
-use crate::gpu::{Gpu, How, Vendor};
+use crate::gpu::{Gpu, SelectedBy, Vendor};
 use crate::profile::Device;
 
 /// A constant of the calibration that not every architecture needs.
@@ -51,7 +51,7 @@ impl<'a> GpuScope<'a> {
         let costed = table.costed;
         GpuScope {
             gpu: costed.gpu.as_ref().map(|choice| &choice.gpu),
-            what_if: (costed.gpu.as_ref()).is_some_and(|choice| choice.how == How::WhatIf),
+            what_if: (costed.gpu.as_ref()).is_some_and(|choice| choice.how == SelectedBy::WhatIf),
             proven_cc: costed.proven_cc,
             stated: costed.run.profile.devices.first(),
         }

@@ -7,7 +7,7 @@ use super::table::FactTable;
 use crate::base::DType;
 use crate::correlate::{OpArgs, Site, SiteId, Tensor};
 use crate::cost::{AttentionSize, ConvSize, DecodedName, Dims, Family, GemmSize, OpCost, SiteCost};
-use crate::gpu::How;
+use crate::gpu::SelectedBy;
 
 /// A site with its fact table.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ impl<'a> SiteScope<'a> {
     /// Whether its ideal time and its measured time are for different GPUs.
     fn what_if(&self) -> bool {
         let gpu = self.table.costed.gpu.as_ref();
-        gpu.is_some_and(|choice| choice.how == How::WhatIf)
+        gpu.is_some_and(|choice| choice.how == SelectedBy::WhatIf)
     }
 
     /// Whether one of its kernels transforms tensors for Winograd or FFT convolutions.

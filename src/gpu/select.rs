@@ -6,7 +6,7 @@ use super::candidates;
 use super::family;
 use super::load::{self, Spec, built_in};
 use super::names::{self, DeviceName, Mig};
-use super::{Choice, Gpu, How, Vendor};
+use super::{Choice, Gpu, SelectedBy, Vendor};
 use crate::base::diag::{Complaints, visible};
 use crate::base::statistics::median;
 use crate::base::{text, units};
@@ -63,11 +63,11 @@ pub fn choose(asked: Option<&str>, profile: &Profile) -> Result<Option<Choice>, 
     };
     let mut remarks = Vec::new();
     let spec = request(asked, device, &mut remarks)?;
-    let mut how = How::Asked;
+    let mut how = SelectedBy::Asked;
     let mut gpu = spec.gpu.clone();
     if let Some(device) = device {
         if !same_board(&spec, device) {
-            how = How::WhatIf;
+            how = SelectedBy::WhatIf;
             remarks.insert(0, what_if(&spec.gpu, device));
         } else if let Some((named, mig)) = names::of_device(device)
             && *named == spec
@@ -258,7 +258,7 @@ fn of_device(device: &Device, profile: &Profile) -> Option<Choice> {
         remarks.extend(doubt(spec, Some(device)));
         return Some(Choice {
             gpu,
-            how: How::Named,
+            how: SelectedBy::Named,
             remarks,
         });
     }
@@ -311,7 +311,7 @@ fn of_attributes(device: &Device, vendor: Vendor) -> Option<Choice> {
     };
     Some(Choice {
         gpu,
-        how: How::Attributes,
+        how: SelectedBy::Attributes,
         remarks,
     })
 }
@@ -373,7 +373,7 @@ fn derived(device: &Device) -> Option<Choice> {
     gpu.name = device_name(device);
     Some(Choice {
         gpu,
-        how: How::Derived,
+        how: SelectedBy::Derived,
         remarks,
     })
 }

@@ -23,7 +23,7 @@ use crate::facts::{
     FactTable, Member, MemoryUse, exposed_comm_per_step, how_to_record,
     how_to_record_without_pytorch, is_recordable, longest_copy, product_of, shows_pytorch,
 };
-use crate::gpu::{Choice, Gpu, How, Vendor};
+use crate::gpu::{Choice, Gpu, SelectedBy, Vendor};
 use crate::judge::evidence::cited;
 use crate::judge::{Fault, Finding, RuleResults, Saving, SavingKind};
 use crate::read::TRACE_CUT;
@@ -228,7 +228,7 @@ fn gpu_name(costed: &Costed) -> Option<String> {
     let recorded = (!names.is_empty()).then(|| names.join(" and "));
     let chosen = costed.gpu.as_ref();
     match (recorded, chosen) {
-        (Some(name), Some(choice)) if choice.how == How::WhatIf => {
+        (Some(name), Some(choice)) if choice.how == SelectedBy::WhatIf => {
             Some(format!("{name}, analyzed as {}", choice.gpu.name))
         }
         (Some(name), _) => Some(name),
@@ -610,19 +610,19 @@ fn user_costs(costed: &Costed) -> Vec<UserCosted> {
 fn gpu_used(choice: &Choice) -> GpuUsed {
     let gpu = &choice.gpu;
     let how = match choice.how {
-        How::Asked => "named with --gpu",
-        How::WhatIf => "named with --gpu, although the profile was taken on another one",
-        How::Named => "by the device name in the profile",
-        How::Attributes => "by the compute units and the memory in the profile",
-        How::Derived => "derived from the device attributes in the profile: approximate",
-        How::Kernels => "inferred from the names and grids of kernels: approximate",
+        SelectedBy::Asked => "named with --gpu",
+        SelectedBy::WhatIf => "named with --gpu, although the profile was taken on another one",
+        SelectedBy::Named => "by the device name in the profile",
+        SelectedBy::Attributes => "by the compute units and the memory in the profile",
+        SelectedBy::Derived => "derived from the device attributes in the profile: approximate",
+        SelectedBy::Kernels => "inferred from the names and grids of kernels: approximate",
     };
     GpuUsed {
         id: gpu.id.clone(),
         name: gpu.name.clone(),
         how: how.to_owned(),
         remarks: choice.remarks.iter().map(|r| sentence(r)).collect(),
-        what_if: choice.how == How::WhatIf,
+        what_if: choice.how == SelectedBy::WhatIf,
         inferred: !choice.how.is_stated(),
         bandwidth_bytes_per_s: finite(gpu.bandwidth),
         nvlink_bytes_per_s: gpu.nvlink,

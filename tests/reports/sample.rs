@@ -10,7 +10,7 @@ use pyprof_advise::cost::{
     UnknownCost,
 };
 use pyprof_advise::facts::{FactTable, Member};
-use pyprof_advise::gpu::{Choice, Gpu, How, Vendor, calibration};
+use pyprof_advise::gpu::{Choice, Gpu, SelectedBy, Vendor, calibration};
 use pyprof_advise::judge::{
     Confidence, Finding, MissingFact, RuleResults, Saving, SavingKind, Severity,
 };
@@ -157,7 +157,7 @@ impl Sample {
                 run,
                 gpu: Some(Choice {
                     gpu: gpu(),
-                    how: How::Named,
+                    how: SelectedBy::Named,
                     remarks: vec![],
                 }),
                 sites: vec![],

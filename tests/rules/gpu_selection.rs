@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pyprof_advise::base::DType;
 use pyprof_advise::gpu::select::{self, SelectError};
-use pyprof_advise::gpu::{Choice, How};
+use pyprof_advise::gpu::{Choice, SelectedBy};
 use pyprof_advise::profile::{ConfigId, Device, DeviceId, Kernel, ProcessId, Profile, Span, StrId};
 
 use crate::gpu_specs::{MINIMAL, spec};
@@ -69,7 +69,7 @@ fn device_names_of_real_profiles_are_known() {
         let choice = chosen(None, vec![device(name)]);
         assert_eq!(
             (choice.gpu.id.as_str(), choice.how),
-            (id, How::Named),
+            (id, SelectedBy::Named),
             "{name}"
         );
     }
@@ -88,7 +88,12 @@ fn gpus_of_real_profiles_are_selected() {
         for device in nsys_devices(&path) {
             let choice = select::choose(None, &profile(vec![device.clone()])).unwrap();
             let choice = choice.unwrap_or_else(|| panic!("{}: {device:?}", path.display()));
-            assert_eq!(choice.how, How::Named, "{}: {device:?}", path.display());
+            assert_eq!(
+                choice.how,
+                SelectedBy::Named,
+                "{}: {device:?}",
+                path.display()
+            );
             // The driver reports twice the bandwidth that NVIDIA states for the unified memory of GB10.
             if device.name.as_deref() != Some("NVIDIA GB10") {
                 assert_eq!(Some(choice.gpu.bandwidth), device.bandwidth);
@@ -280,7 +285,7 @@ fn unlisted_gpus_are_derived_with_a_remark() {
         ..device("NVIDIA GeForce RTX 3050")
     };
     let choice = chosen(None, vec![own.clone()]);
-    assert_eq!(choice.how, How::Derived);
+    assert_eq!(choice.how, SelectedBy::Derived);
     let tflops = |d| (choice.gpu.tensor_flops[&d] / 1e11).round() / 10.0;
     assert_eq!((tflops(DType::Fp16), tflops(DType::Int8)), (18.2, 72.8));
     assert_eq!(choice.gpu.tensor_align[&DType::Bf16], 8);
@@ -310,7 +315,7 @@ fn nameless_amd_gpus_are_identified_by_their_attributes() {
     let choice = chosen(None, vec![mi300]);
     assert_eq!(
         (choice.gpu.id.as_str(), choice.how),
-        ("mi300x", How::Attributes)
+        ("mi300x", SelectedBy::Attributes)
     );
     let mi250 = Device {
         compute_capability: Some((9, 0)),
@@ -342,7 +347,10 @@ fn boards_with_one_name_are_told_apart_by_attributes() {
             ..device(name)
         };
         let choice = chosen(None, vec![own]);
-        assert_eq!((choice.gpu.id.as_str(), choice.how), (id, How::Named));
+        assert_eq!(
+            (choice.gpu.id.as_str(), choice.how),
+            (id, SelectedBy::Named)
+        );
     }
     // Without attributes, the usual one.
     let choice = chosen(None, vec![device("NVIDIA GeForce RTX 3080")]);
@@ -360,7 +368,7 @@ fn boards_with_engineering_names_are_identified_by_their_attributes() {
     let choice = chosen(None, vec![own]);
     assert_eq!(
         (choice.gpu.name.as_str(), choice.how),
-        ("GA100 with 108 SMs", How::Attributes)
+        ("GA100 with 108 SMs", SelectedBy::Attributes)
     );
     // The lowest rates of the A100 and A800 boards with 80 GB.
     assert_eq!(choice.gpu.bandwidth, 1935e9);
@@ -416,18 +424,21 @@ fn gpu_option_takes_precedence_with_all_values() {
     let choice = chosen(Some("a100-sxm4-40gb"), vec![v100.clone()]);
     assert_eq!(
         (choice.how, &choice.gpu),
-        (How::WhatIf, &spec("a100-sxm4-40gb").gpu)
+        (SelectedBy::WhatIf, &spec("a100-sxm4-40gb").gpu)
     );
     assert!(
         choice.remarks[0].starts_with("What if: the profile was taken on Tesla V100-SXM2-16GB")
     );
     // Naming the board that the profile names changes no value.
     let choice = chosen(Some("v100-sxm2-16gb"), vec![v100.clone()]);
-    assert_eq!((choice.how, choice.gpu.bandwidth), (How::Asked, 8e11));
+    assert_eq!(
+        (choice.how, choice.gpu.bandwidth),
+        (SelectedBy::Asked, 8e11)
+    );
     assert_eq!(choice.gpu, chosen(None, vec![v100.clone()]).gpu);
     // Without a device in the profile there is no contradiction.
     let choice = chosen(Some("t4"), vec![]);
-    assert_eq!((choice.how, choice.remarks.len()), (How::Asked, 0));
+    assert_eq!((choice.how, choice.remarks.len()), (SelectedBy::Asked, 0));
 }
 
 #[test]
@@ -435,7 +446,7 @@ fn aliases_select_the_board_named_by_the_profile() {
     let choice = chosen(Some("v100"), vec![device("Tesla V100-PCIE-32GB")]);
     assert_eq!(
         (choice.gpu.id.as_str(), choice.how),
-        ("v100-pcie-32gb", How::Asked)
+        ("v100-pcie-32gb", SelectedBy::Asked)
     );
     assert!(
         choice.remarks[0].contains("the one the profile names"),
@@ -452,7 +463,7 @@ fn aliases_select_the_board_named_by_the_profile() {
     let choice = chosen(Some("v100"), vec![device("NVIDIA A10")]);
     assert_eq!(
         (choice.gpu.id.as_str(), choice.how),
-        ("v100-sxm2-16gb", How::WhatIf)
+        ("v100-sxm2-16gb", SelectedBy::WhatIf)
     );
 }
 
@@ -514,12 +525,15 @@ fn gpu_option_accepts_files() {
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, MINIMAL).unwrap();
     let choice = chosen(path.to_str(), vec![device("Tesla T4")]);
-    assert_eq!((choice.gpu.id.as_str(), choice.how), ("mine", How::WhatIf));
+    assert_eq!(
+        (choice.gpu.id.as_str(), choice.how),
+        ("mine", SelectedBy::WhatIf)
+    );
     let named = MINIMAL.replace("[flops]", "device_names = [\"NVIDIA X1\"]\n[flops]");
     std::fs::write(&path, named).unwrap();
     assert_eq!(
         chosen(path.to_str(), vec![device("NVIDIA X1")]).how,
-        How::Asked
+        SelectedBy::Asked
     );
     std::fs::write(&path, "name = 1\n").unwrap();
     let SelectError::File(complaints) = select::find(path.to_str().unwrap()).unwrap_err() else {

@@ -6,7 +6,7 @@ use pyprof_advise::base::diag::Source;
 use pyprof_advise::correlate::correlate;
 use pyprof_advise::cost::{Costed, VOCABULARY, estimate_costs};
 use pyprof_advise::facts::{self, Answer, FactTable, Lookup, Member, Value};
-use pyprof_advise::gpu::{Choice, How, select};
+use pyprof_advise::gpu::{Choice, SelectedBy, select};
 use pyprof_advise::judge::load::RuleFile;
 use pyprof_advise::judge::{RuleSet, Selection, run_tests};
 use pyprof_advise::profile::Profile;
@@ -16,7 +16,7 @@ pub(super) fn gpu_facts(id: &str) -> Option<BTreeMap<String, Value>> {
     let gpu = select::find(id).ok()?.gpu;
     let choice = Choice {
         gpu,
-        how: How::Asked,
+        how: SelectedBy::Asked,
         remarks: Vec::new(),
     };
     let run = correlate(
