@@ -9,8 +9,13 @@ use crate::facts::{AffectedTime, Answer, FactTable, FactView, Lookup, Member, Me
 
 /// The category of rules about what the host does while the GPU waits.
 const HOST: &str = "host";
-/// How the names of facts about the idle time of a run begin.
-const IDLE_FACTS: [&str; 2] = ["run.idle_", "run.recording_"];
+/// How the names of facts about the idle time of a run and the length of its steps begin.
+const IDLE_FACTS: [&str; 4] = [
+    "run.idle_",
+    "run.recording_",
+    "run.longest_step_",
+    "run.step_spread",
+];
 
 /// Whether a rule is about idle time, or about how reliable it is.
 pub(super) fn is_about_idle(rule: &Rule) -> bool {
@@ -142,6 +147,7 @@ mod tests {
             ("host/synchronizations", true),
             ("fusion/cuda-graph", true),
             ("profile/idle-unreliable", true),
+            ("profile/uneven-steps", true),
             ("profile/no-shapes", false),
             ("precision/amp-off", false),
             ("copies/pageable", false),
