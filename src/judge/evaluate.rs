@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use super::expr::{EvalContext, Expr, Undecided};
 use super::finding::SavingKind;
 use super::rule::Rule;
-use super::rule_set::is_profile;
 use crate::facts::{
     self, AffectedSite, AffectedTime, Fact, FactTable, Lookup, Member, MemberKind, Totals,
 };
@@ -163,7 +162,7 @@ impl RuleMatches {
             Ok(true) => {
                 let affected = input.affected(member);
                 // Only rules about the capture report time that is excluded.
-                if affected.uncounted && !is_profile(rule) {
+                if affected.uncounted && !rule.is_profile() {
                     return;
                 }
                 let totals = input.totals();

@@ -3,12 +3,21 @@
 use super::edit::MAX_EDITS;
 use super::finding::{Confidence, SavingKind, Severity};
 use super::load::check_id;
-use super::read::{MAX_CASES, MAX_FIXES, MAX_LIST, MAX_TITLE, is_name};
 use super::rule::{CATEGORIES, GroupBy};
 use super::{expr, template};
 use crate::base::cel::{self, Scalar, Type};
 use crate::base::schema::{self, Form, Json, Key, Shape, keys, object, text};
 use crate::facts::{self, MemberKind};
+
+/// Characters of a title.
+const MAX_TITLE: usize = 120;
+/// Entries of a list in a rule file, params, and lets: lets are ordered by what they use, which
+/// takes the square of their number.
+const MAX_LIST: usize = 64;
+/// Variants of a fix.
+const MAX_FIXES: usize = 16;
+/// Tests of one rule.
+const MAX_CASES: usize = 256;
 
 const EXPRESSION: Shape = Shape::Text(1, cel::MAX_SOURCE);
 const SENTENCE: Shape = Shape::Text(1, template::MAX_SOURCE);
@@ -245,6 +254,14 @@ fn json_type(ty: Type) -> Json {
             ("additionalProperties", one(item)),
         ]),
     }
+}
+
+fn is_name(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|c| c.is_ascii_lowercase())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// The JSON Schema of rule files.

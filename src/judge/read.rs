@@ -14,7 +14,7 @@ use super::keys::KEYS;
 use super::load::{RuleFile, check_id};
 use super::rule::{GroupBy, MIN_FRACTION, PROFILE, Param, Rule};
 use super::template::{self, Template};
-use super::test_cases::free_value;
+use super::test_cases::{CaseReader, free_value};
 use super::{Confidence, SavingKind, Severity};
 use crate::base::cel::FUNCTIONS;
 use crate::base::diag::{Complaint, Complaints, Source};
@@ -22,15 +22,6 @@ use crate::base::glob::Glob;
 use crate::base::toml::{self, At, Table};
 use crate::facts::{self, MemberKind, Value};
 
-/// Characters of a title.
-pub(super) const MAX_TITLE: usize = 120;
-/// Entries of a list in a rule file, params, and lets: lets are ordered by what they use, which
-/// takes the square of their number.
-pub(super) const MAX_LIST: usize = 64;
-/// Variants of a fix.
-pub(super) const MAX_FIXES: usize = 16;
-/// Tests of one rule.
-pub(super) const MAX_CASES: usize = 256;
 /// Reads one rule file; `None` after complaints.
 pub(super) fn rule(
     file: &RuleFile,
@@ -95,12 +86,12 @@ fn types(params: &BTreeMap<String, Param>) -> BTreeMap<String, Type> {
         .collect()
 }
 
-pub(super) struct RuleReader<'a> {
-    pub(super) source: &'a Arc<Source>,
+struct RuleReader<'a> {
+    source: &'a Arc<Source>,
     /// Whether tests of this crate have checked the file: keys and values are not checked again, unused names are
     /// not looked for, edits are not tried, and the template engine does not parse the sentences.
-    pub(super) tested: bool,
-    pub(super) facts: &'a FactsByName<'a>,
+    tested: bool,
+    facts: &'a FactsByName<'a>,
     complaints: &'a Complaints,
 }
 
@@ -155,7 +146,15 @@ impl RuleReader<'_> {
             true => Some(OnceLock::new()),
             false => self.advice(&root, &late).map(|advice| Ok(advice).into()),
         };
-        let tests = self.cases(&root, for_each, &params);
+        let tests = match self.tested {
+            true => Vec::new(),
+            false => CaseReader {
+                facts: self.facts,
+                kind: for_each,
+                params: &params,
+            }
+            .cases(&root),
+        };
         let all_known = broken.is_empty();
         let settings = params
             .iter()
@@ -512,14 +511,6 @@ impl RuleReader<'_> {
 fn globs(table: &Table<'_>, key: &str) -> Vec<Glob> {
     let list = table.get_str_list(key);
     list.iter().map(|item| Glob::new(item.value)).collect()
-}
-
-pub(super) fn is_name(text: &str) -> bool {
-    let mut characters = text.chars();
-    characters.next().is_some_and(|c| c.is_ascii_lowercase())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 fn bad_let_name(name: &str) -> Option<String> {

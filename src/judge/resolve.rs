@@ -22,7 +22,7 @@ use super::grouping::{self, FindingDraft};
 use super::long_gaps;
 use super::order::Standing;
 use super::rule::{GroupBy, PROFILE, Rule};
-use super::rule_set::{is_profile, overrides};
+use super::rule_set::overrides;
 use super::template::Template;
 use super::vendor_words::{for_windows, in_vendor_words, vendor_links};
 use super::windows::{input_of, is_about_idle};
@@ -217,7 +217,7 @@ impl Resolver<'_> {
     /// Evaluates the rules about the capture first: they veto others or lower their confidence.
     fn apply_profile_rules(&mut self) {
         let (profile, others): (Vec<usize>, Vec<usize>) =
-            (0..self.rules.len()).partition(|&i| self.rules.get(i).is_some_and(is_profile));
+            (0..self.rules.len()).partition(|&i| self.rules.get(i).is_some_and(Rule::is_profile));
         let mut firing: Vec<usize> = Vec::new();
         for index in profile {
             self.draft_unless_vetoed(index, &firing);
@@ -336,7 +336,7 @@ impl Resolver<'_> {
                 continue;
             };
             let replaced = |matched: &Match| claims.replaced_by(matched);
-            let stays = is_profile(rule) || rule.removes_work;
+            let stays = rule.is_profile() || rule.removes_work;
             if !stays && draft.matches.iter().any(|m| replaced(m).is_some()) {
                 let by = draft.matches.iter().find_map(replaced);
                 let place = draft.place.clone();

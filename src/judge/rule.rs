@@ -114,6 +114,11 @@ impl Rule {
             .map_or(USER, |(category, _)| category)
     }
 
+    /// Whether it is about the capture, and so runs before the others.
+    pub(super) fn is_profile(&self) -> bool {
+        self.category() == PROFILE
+    }
+
     /// Lower end of a saving as a share of the upper end: `params.min_fraction`.
     pub fn min_fraction(&self) -> f64 {
         match self.settings.get(MIN_FRACTION) {

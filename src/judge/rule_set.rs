@@ -9,7 +9,7 @@ use super::examples::{check_examples, span};
 use super::expr::Type;
 use super::load::{self, RuleFile};
 use super::read;
-use super::rule::{MIN_FRACTION, PROFILE, Rule};
+use super::rule::{MIN_FRACTION, Rule};
 use super::rule_tests::GpuFacts;
 use crate::base::InvalidArgument;
 use crate::base::diag::{Complaint, Complaints};
@@ -464,11 +464,6 @@ pub(super) fn overrides(by: &Rule, rule: &Rule) -> bool {
     by.id != rule.id
         && (by.supersedes.iter().any(|g| g.matches(&rule.id))
             || rule.unless.iter().any(|g| g.matches(&by.id)))
-}
-
-/// Whether a rule is about the capture, and so runs before the others.
-pub(super) fn is_profile(rule: &Rule) -> bool {
-    rule.category() == PROFILE
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::check::{self, KnownNames};
+use super::check::{self, FactsByName, KnownNames};
 use super::expr::{FOUND, Scalar, Type};
 use super::finding::Severity;
-use super::read::RuleReader;
 use super::rule::{Case, Expect, Param};
 use crate::base::cel;
 use crate::base::diag::Complaint;
@@ -15,18 +14,21 @@ use crate::base::suggest::did_you_mean;
 use crate::base::toml::{self, Table};
 use crate::facts::{MemberKind, Value};
 
-impl RuleReader<'_> {
-    pub(super) fn cases(
-        &self,
-        root: &Table<'_>,
-        kind: MemberKind,
-        params: &BTreeMap<String, Param>,
-    ) -> Vec<Case> {
+/// What the tests of a rule can name.
+pub(super) struct CaseReader<'a> {
+    pub(super) facts: &'a FactsByName<'a>,
+    pub(super) kind: MemberKind,
+    pub(super) params: &'a BTreeMap<String, Param>,
+}
+
+impl CaseReader<'_> {
+    /// The tests of a rule file, of which one must fire and one be silent.
+    pub(super) fn cases(&self, root: &Table<'_>) -> Vec<Case> {
         let tables = root.get_table_list("test");
         let mut cases = Vec::new();
         let mut names = BTreeSet::new();
         for table in &tables {
-            if let Some(case) = self.case(table, kind, params) {
+            if let Some(case) = self.case(table) {
                 if !names.insert(case.name.clone()) {
                     let title = format!("two tests are named `{}`", case.name);
                     table.complain(table.span(), title, "");
@@ -39,9 +41,9 @@ impl RuleReader<'_> {
         let fires = tables.iter().any(|t| t.has("fires"));
         let silent = tables.iter().any(|t| t.has("silent"));
         for (there, what) in [(fires, "fires"), (silent, "is silent")] {
-            if !there && !refused && !self.tested {
+            if !there && !refused {
                 let title = format!("no test in which the rule {what}");
-                let complaint = Complaint::error(self.source, 0..0, title, "")
+                let complaint = Complaint::error(root.source(), 0..0, title, "")
                     .with_help("examples are a rule's tests: `rules new` writes the first ones");
                 root.push(complaint);
             }
@@ -49,22 +51,17 @@ impl RuleReader<'_> {
         cases
     }
 
-    fn case(
-        &self,
-        table: &Table<'_>,
-        kind: MemberKind,
-        params: &BTreeMap<String, Param>,
-    ) -> Option<Case> {
+    fn case(&self, table: &Table<'_>) -> Option<Case> {
         let name = table.get_text("name");
         let facts = match table.get_table("facts") {
-            Some(facts) => self.case_facts(&facts, kind),
+            Some(facts) => self.case_facts(&facts),
             None => BTreeMap::new(),
         };
         Some(Case {
             name: name?,
             gpu: table.get_text("gpu"),
             facts,
-            params: self.case_params(table, params),
+            params: self.case_params(table),
             expect: self.expect(table)?,
             saving_ns: table.get_number("saving_ns"),
             saving_low_ns: table.get_number("saving_low_ns"),
@@ -98,7 +95,7 @@ impl RuleReader<'_> {
         Some(Expect::Skipped(names))
     }
 
-    fn case_facts(&self, table: &Table<'_>, kind: MemberKind) -> BTreeMap<String, Value> {
+    fn case_facts(&self, table: &Table<'_>) -> BTreeMap<String, Value> {
         let mut facts = BTreeMap::new();
         for (key, value) in table.entries() {
             // `site.m = 1` without quotes is a table `site` to TOML.
@@ -108,11 +105,11 @@ impl RuleReader<'_> {
             {
                 for (rest, value) in inner.entries() {
                     let name = format!("{}.{}", key.value, rest.value);
-                    self.case_fact(table, kind, &name, &rest.span, &value, &mut facts);
+                    self.case_fact(table, &name, &rest.span, &value, &mut facts);
                 }
                 continue;
             }
-            self.case_fact(table, kind, key.value, &key.span, &value, &mut facts);
+            self.case_fact(table, key.value, &key.span, &value, &mut facts);
         }
         facts
     }
@@ -120,7 +117,6 @@ impl RuleReader<'_> {
     fn case_fact(
         &self,
         table: &Table<'_>,
-        kind: MemberKind,
         name: &str,
         span: &Range<usize>,
         value: &toml::Item<'_>,
@@ -128,7 +124,7 @@ impl RuleReader<'_> {
     ) {
         let vocabulary = KnownNames {
             facts: self.facts,
-            kind,
+            kind: self.kind,
             params: &BTreeMap::new(),
             lets: &[],
             broken: &BTreeSet::new(),
@@ -158,24 +154,20 @@ impl RuleReader<'_> {
         facts.insert(name.to_owned(), typed);
     }
 
-    fn case_params(
-        &self,
-        table: &Table<'_>,
-        params: &BTreeMap<String, Param>,
-    ) -> BTreeMap<String, Value> {
+    fn case_params(&self, table: &Table<'_>) -> BTreeMap<String, Value> {
         let mut set = BTreeMap::new();
         let Some(table) = table.get_table("params") else {
             return set;
         };
         for (key, value) in table.entries() {
-            match params.get(key.value) {
+            match self.params.get(key.value) {
                 Some(param) => {
                     if let Some(value) = typed_value(&value, Type::of(&param.value)) {
                         set.insert(key.value.to_owned(), value);
                     }
                 }
                 None => {
-                    let near = did_you_mean(key.value, params.keys().map(String::as_str));
+                    let near = did_you_mean(key.value, self.params.keys().map(String::as_str));
                     let title = format!("unknown param `{}`{near}", key.value);
                     table.complain(key.span.clone(), title, "");
                 }

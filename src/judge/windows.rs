@@ -4,7 +4,6 @@
 use super::evaluate::RuleInput;
 use super::finding::SavingKind;
 use super::rule::Rule;
-use super::rule_set::is_profile;
 use crate::facts::{AffectedTime, Answer, FactTable, FactView, Lookup, Member, MemberKind, Totals};
 
 /// The category of rules about what the host does while the GPU waits.
@@ -21,7 +20,7 @@ const IDLE_FACTS: [&str; 4] = [
 pub(super) fn is_about_idle(rule: &Rule) -> bool {
     match rule.for_each {
         MemberKind::Gap => true,
-        MemberKind::Run if is_profile(rule) => {
+        MemberKind::Run if rule.is_profile() => {
             let uses = rule.condition_uses();
             let is_idle = |fact: &&str| IDLE_FACTS.iter().any(|start| fact.starts_with(start));
             uses.facts.iter().any(is_idle)

@@ -174,6 +174,7 @@ const ACYCLIC_MODULES: &[&str] = &[
     "facts",
     "gpu",
     "host",
+    "judge",
     "profile",
     "pyprof",
     "report",
