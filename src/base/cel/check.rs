@@ -99,9 +99,9 @@ impl<'a, N: NameResolver> Checker<'a, N> {
         let at = &ast.at;
         match &ast.kind {
             AstKind::Literal(value) => Some((Node::Literal(value.clone()), Type::of(value))),
-            AstKind::Name(_) => self.name(ast),
+            AstKind::Name(name) => self.name(&[(name, at.clone())]),
             AstKind::Field(operand, field) => match segments(ast) {
-                Some(_) => self.name(ast),
+                Some(segments) => self.name(&segments),
                 None => self.field(operand, field),
             },
             AstKind::Call {
@@ -174,8 +174,7 @@ impl<'a, N: NameResolver> Checker<'a, N> {
     }
 
     /// A fact, param, let or variable, and the fields selected on it.
-    fn name(&mut self, ast: &Ast<'a>) -> Option<(Node<N::Name>, Type)> {
-        let segments = segments(ast)?;
+    fn name(&mut self, segments: &[(&'a str, Range<usize>)]) -> Option<(Node<N::Name>, Type)> {
         let (first, root) = segments.first()?.clone();
         if let Some((variable, ty)) = self.item
             && variable == first
@@ -572,7 +571,11 @@ pub(crate) fn unknown_value(word: &str, values: &[&str]) -> Option<(String, Stri
 /// expression.
 fn segments<'s>(ast: &Ast<'s>) -> Option<Vec<(&'s str, Range<usize>)>> {
     match &ast.kind {
-        AstKind::Name(name) => Some(vec![(name, ast.at.clone())]),
+        AstKind::Name(name) => {
+            let mut all = Vec::with_capacity(2);
+            all.push((*name, ast.at.clone()));
+            Some(all)
+        }
         AstKind::Field(operand, field) => {
             let mut all = segments(operand)?;
             all.push((field, ast.at.clone()));

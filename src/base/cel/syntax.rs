@@ -65,19 +65,38 @@ enum Token<'s> {
     End,
 }
 
-/// All signs; longer ones come before their prefixes.
-const SIGNS: [&str; 27] = [
-    "&&", "||", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "<", ">", "!", "?", ":", ".", ",",
-    "(", ")", "[", "]", "{", "}", "=", "&", "|",
-];
-
 /// The sign at the start of a text.
 fn sign_at(text: &[u8]) -> Option<&'static str> {
-    let first = text.first()?;
-    let mut candidates = (SIGNS.iter()).filter(|sign| sign.as_bytes().first() == Some(first));
-    candidates
-        .find(|sign| text.starts_with(sign.as_bytes()))
-        .copied()
+    Some(match text {
+        [b'&', b'&', ..] => "&&",
+        [b'|', b'|', ..] => "||",
+        [b'=', b'=', ..] => "==",
+        [b'!', b'=', ..] => "!=",
+        [b'<', b'=', ..] => "<=",
+        [b'>', b'=', ..] => ">=",
+        [b'+', ..] => "+",
+        [b'-', ..] => "-",
+        [b'*', ..] => "*",
+        [b'/', ..] => "/",
+        [b'%', ..] => "%",
+        [b'<', ..] => "<",
+        [b'>', ..] => ">",
+        [b'!', ..] => "!",
+        [b'?', ..] => "?",
+        [b':', ..] => ":",
+        [b'.', ..] => ".",
+        [b',', ..] => ",",
+        [b'(', ..] => "(",
+        [b')', ..] => ")",
+        [b'[', ..] => "[",
+        [b']', ..] => "]",
+        [b'{', ..] => "{",
+        [b'}', ..] => "}",
+        [b'=', ..] => "=",
+        [b'&', ..] => "&",
+        [b'|', ..] => "|",
+        _ => return None,
+    })
 }
 
 /// Operators of other languages, with their equivalents.
