@@ -43,6 +43,7 @@ mod titles;
 mod user_template;
 mod work_units;
 
+#[cfg(feature = "cli")]
 use crate::correlate::StepSource;
 
 pub(crate) use basis::steps_in_window;
@@ -108,6 +109,7 @@ impl Report {
     }
 
     /// Says what numbered steps are, as far as `run` has written it: `AdamW.step()`.
+    #[cfg(feature = "cli")]
     pub(crate) fn name_steps(&mut self, steps: &str) {
         let from = self.summary.steps_from.as_mut();
         if let Some(from) = from.filter(|from| from.source == StepSource::Numbered) {
