@@ -136,6 +136,7 @@ pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
     timer.done("loaded rules");
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
     super::memory::warn_of_memory(&inputs.files, console);
+    session.take_over(&inputs);
     if !inputs.is_job {
         let mut host = std::mem::take(&mut session.host);
         host.extend(recorded_host_profiles(&args.profiles, console));
@@ -144,14 +145,10 @@ pub(crate) fn advise(args: &AdviseArgs, console: Console) -> CommandResult {
     if inputs.is_job {
         // Reports are merged with all their sites, whatever is displayed.
         session.advisor = session.advisor.options(options(args, true));
-        session.light.clone_from(&inputs.light);
-        session.steps_are.clone_from(&inputs.steps_are);
         return run_job(&session, &gates, inputs, console);
     }
     let complete = format.lists_sites || args.report.template.is_some();
     session.advisor = session.advisor.options(options(args, complete));
-    session.light = inputs.light;
-    session.steps_are = inputs.steps_are;
     let path = inputs
         .files
         .first()
@@ -260,8 +257,7 @@ fn analyze_all(
 pub(super) fn report_of(args: &AdviseArgs, console: Console) -> Result<Report, Failure> {
     let mut session = Session::for_reports(args)?;
     let inputs = multi_rank::inputs(&args.profiles, multi_rank::PROFILES, console)?;
-    session.light.clone_from(&inputs.light);
-    session.steps_are.clone_from(&inputs.steps_are);
+    session.take_over(&inputs);
     analyze_all(inputs, console, |file, timer| session.file(file, timer))?.report()
 }
 
@@ -296,7 +292,7 @@ pub(super) fn reports_of(
     console: Console,
 ) -> Result<(Vec<Report>, Unread), Failure> {
     let mut session = Session::for_reports(args)?;
-    session.light.clone_from(&inputs.light);
+    session.take_over(&inputs);
     let all = analyze_all(inputs, console, |file, timer| {
         if !kept::is_report(file) {
             return session.file(file, timer);
@@ -395,6 +391,12 @@ impl<'a> Session<'a> {
             steps_are: BTreeMap::new(),
             host: host_profiles(args)?,
         })
+    }
+
+    /// Takes over what `run` has recorded with the profiles.
+    fn take_over(&mut self, inputs: &multi_rank::Inputs) {
+        self.light.clone_from(&inputs.light);
+        self.steps_are.clone_from(&inputs.steps_are);
     }
 
     /// The report of a job: nothing tells which of its processes a profile of the host belongs to.
