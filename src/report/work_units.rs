@@ -465,6 +465,11 @@ fn graphs(run: &Run, tracks: &[Track<'_>]) -> Vec<Vec<Span>> {
     tracks.iter().map(on).collect()
 }
 
+/// Whether a kernel that runs at these positions shows a repetition.
+fn repeats(at: &[usize]) -> bool {
+    at.len() >= FEWEST && recurs_regularly(at)
+}
+
 /// Kernels that recur at equal distances on every device, longest time first.
 fn recurring(costed: &Costed, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span>>)> {
     let run = &costed.run;
@@ -478,7 +483,7 @@ fn recurring(costed: &Costed, tracks: &[Track<'_>]) -> Vec<(String, Vec<Vec<Span
             }
         }
         for (kind, at) in places {
-            if at.len() >= FEWEST && recurs_regularly(&at) {
+            if repeats(&at) {
                 let starts = at.iter().filter_map(|at| track.starts.get(*at)).copied();
                 found.entry(kind).or_default().push(distances(starts));
             }
@@ -548,6 +553,12 @@ mod tests {
 
     fn span(start: i64, end: i64) -> Span {
         Span { start, end }
+    }
+
+    #[test]
+    fn three_occurrences_show_no_repetition() {
+        assert!(repeats(&[0, 10, 20, 30]));
+        assert!(!repeats(&[0, 10, 20]));
     }
 
     #[test]
