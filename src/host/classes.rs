@@ -60,7 +60,7 @@ pub struct Classes(Vec<Class>);
 
 static BUILT_IN: LazyLock<Arc<Classes>> = LazyLock::new(|| {
     let complaints = Complaints::new();
-    let source = Source::new("classes.toml", include_str!("classes.toml"));
+    let source = Source::embedded("classes.toml", include_str!("classes.toml"));
     let mut classes = read(&source, &complaints);
     for class in &mut classes {
         class.is_built_in = true;

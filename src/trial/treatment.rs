@@ -96,7 +96,7 @@ pub(crate) fn built_in() -> Result<Vec<Treatment>, Complaints> {
     let complaints = Complaints::new();
     let files = capture::treatments();
     let read = files.filter_map(|(path, text)| {
-        let source = Source::new(format!("pyprof_advise/{path}"), text);
+        let source = Source::embedded(format!("pyprof_advise/{path}"), text);
         parse(&source, Path::new(path), true, &complaints)
     });
     finished(read.collect(), complaints)
