@@ -15,6 +15,7 @@ mod host_range;
 mod ids;
 mod loader_config;
 mod memory_event;
+mod row_map;
 mod rows;
 mod start_counts;
 mod switches;
@@ -38,6 +39,7 @@ pub use ids::{
 };
 pub use loader_config::LoaderConfig;
 pub use memory_event::MemoryEvent;
+pub(crate) use row_map::RowMap;
 pub(crate) use start_counts::SortedStarts;
 pub use start_counts::StartCounts;
 pub use switches::Switch;

@@ -7,7 +7,7 @@ use crate::base::statistics::median;
 use crate::base::units;
 use crate::profile::{
     ApiClass, CallId, CopyKind, CorrelationMap, DeviceId, KernelId, MemoryCopy, ProcessId, Profile,
-    Span, ThreadId,
+    RowMap, Span,
 };
 
 /// Work begins at least about this long after its call, in ns: 2 to 12 us in a hundred recordings.
@@ -109,26 +109,31 @@ fn begins(profile: &Profile, launches: &[Option<CallId>]) -> FxHashMap<Used, Vec
 /// Per GPU, how long after each copy the call returns that waits for it, in ns: the call itself, or a
 /// synchronization that follows it on its thread.
 fn waits(profile: &Profile, work_calls: &CorrelationMap<CallId>) -> FxHashMap<Used, Vec<i64>> {
-    let copies = profile.copies.iter();
-    let of_call =
-        copies.filter_map(|copy| Some((work_calls.get(copy.process, copy.correlation)?, copy)));
-    let of_call: FxHashMap<CallId, &MemoryCopy> = of_call.collect();
     let mut ends: FxHashMap<Used, Vec<i64>> = FxHashMap::default();
-    if of_call.is_empty() {
+    if profile.copies.is_empty() {
         return ends;
     }
-    let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
-    for (index, call) in profile.calls.iter().enumerate() {
-        let copy = || of_call.get(&CallId::new(index)).copied();
+    let mut of_call: RowMap<&MemoryCopy> = RowMap::for_rows(profile.calls.len());
+    for copy in &profile.copies {
+        if let Some(call) = work_calls.get(copy.process, copy.correlation) {
+            of_call.insert(call.idx(), copy);
+        }
+    }
+    let mut last: Vec<Option<&MemoryCopy>> = vec![None; profile.threads.len()];
+    for (row, call) in profile.calls.iter().enumerate() {
+        let Some(last) = last.get_mut(call.thread.idx()) else {
+            continue;
+        };
+        let copy = || of_call.get(row).copied();
         let waited_for = match call.class {
             ApiClass::CopyAsync => {
-                last.extend(copy().map(|copy| (call.thread, copy)));
+                *last = copy().or(*last);
                 continue;
             }
             ApiClass::CopySync => copy().filter(|copy| copy.kind == CopyKind::DtoH),
-            ApiClass::Sync => last.remove(&call.thread),
+            ApiClass::Sync => last.take(),
             ApiClass::Launch | ApiClass::GraphLaunch => {
-                last.remove(&call.thread);
+                *last = None;
                 continue;
             }
             _ => continue,

@@ -106,7 +106,8 @@ pub(super) fn slow_first_calls(
         return Vec::new();
     }
     let ops: FxHashSet<OpNameId> = slow.keys().map(|(_, op)| *op).collect();
-    let named = |range: &HostRange| texts.of(range).named.is_some_and(|n| ops.contains(&n.op));
+    let named = texts.texts_with(|meaning| meaning.named.is_some_and(|n| ops.contains(&n.op)));
+    let named = |range: &HostRange| named.get(range.text.idx()) == Some(&true);
     let rows = profile.ranges.par_iter().enumerate();
     let others =
         rows.filter(|(_, range)| named(range))

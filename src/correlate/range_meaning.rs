@@ -221,6 +221,15 @@ impl RangeInfos {
             .unwrap_or(&self.nothing)
     }
 
+    /// Per text of the profile: whether ranges with it have a meaning accepted by the predicate.
+    pub(crate) fn texts_with(&self, such: impl Fn(&RangeInfo) -> bool) -> Vec<bool> {
+        let such: Vec<bool> = self.meanings.iter().map(such).collect();
+        let meanings = self.of_text.iter().map(|meaning| *meaning as usize);
+        meanings
+            .map(|meaning| such.get(meaning) == Some(&true))
+            .collect()
+    }
+
     /// Whether any range has a meaning accepted by the predicate.
     pub(crate) fn any(&self, such: impl Fn(&RangeInfo) -> bool) -> bool {
         self.meanings.iter().any(such)

@@ -21,15 +21,70 @@ const SAME: f64 = 0.25;
 /// A host that works for less than this share of the time of the GPU would be ahead of it if it did not wait.
 const AHEAD: f64 = 0.8;
 
-/// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead, or
-/// idle time of unknown cause, leaves open which.
-pub(crate) fn step_weight(run: &Run) -> Option<f64> {
-    let ends = inner_ends(run);
-    let time = Time::of(&run.timeline.devices, &ends, false);
-    match time.is_of_turns(run) {
-        true => Some(1.0),
-        false => sure_weight(&run.timeline.devices, &ends, &time),
+/// How far kernel time shortens steps, for a run and for its sites.
+#[derive(Debug, Default)]
+pub(super) struct StepWeights {
+    /// The share of saved kernel time by which steps become shorter, 0 to 1. `None` where recording overhead, or
+    /// idle time of unknown cause, leaves open which.
+    pub(super) of_run: Option<f64>,
+    /// `None` where all kernels have the weight of the run.
+    pub(super) late: Option<LateWork>,
+}
+
+impl StepWeights {
+    pub(super) fn of(run: &Run) -> StepWeights {
+        let devices = &run.timeline.devices;
+        let mut time = Time::default();
+        let ends = inner_ends(run);
+        // Per device: the work before late launches.
+        let mut before_late: Vec<Vec<Span>> = vec![Vec::new(); run.profile.devices.len()];
+        for device in devices {
+            let mut spans = Vec::new();
+            time.add(device, &ends, |span| spans.push(span));
+            spans.reverse();
+            if let Some(slot) = before_late.get_mut(device.device.idx()) {
+                *slot = spans;
+            }
+        }
+        if time.is_of_turns(run) {
+            return StepWeights {
+                of_run: Some(1.0),
+                late: None,
+            };
+        }
+        let of_run = sure_weight(devices, &ends, &time);
+        let differs = of_run.is_some_and(|weight| weight > 0.0 && weight < 1.0);
+        StepWeights {
+            of_run,
+            late: differs.then(|| LateWork {
+                kernels: parts_before(run, &before_late),
+                counts: time.counts(time.late_ns),
+            }),
+        }
     }
+
+    /// The weights of the sites; empty where all have the weight of the run.
+    pub(super) fn of_sites(&self, run: &Run) -> Vec<StepWeight> {
+        let late = self.late.as_ref();
+        late.map_or_else(Vec::new, |late| late.site_weights(run, &late.kernels))
+    }
+}
+
+/// Per kernel: the part of it in these spans of its device, which is all or nothing.
+fn parts_before(run: &Run, late: &[Vec<Span>]) -> Vec<f64> {
+    let mut at = vec![0; late.len()];
+    let kernels = run.profile.kernels.iter().map(|kernel| {
+        let device = kernel.device.idx();
+        let (Some(late), Some(at)) = (late.get(device), at.get_mut(device)) else {
+            return 0.0;
+        };
+        while late.get(*at).is_some_and(|s| s.end <= kernel.span.start) {
+            *at += 1;
+        }
+        let is_late = late.get(*at).is_some_and(|s| s.start < kernel.span.end);
+        f64::from(u8::from(is_late))
+    });
+    kernels.collect()
 }
 
 /// The weight of `time`, unless another one holds where idle time of unknown cause is that of late launches.
@@ -57,14 +112,6 @@ pub(crate) fn busy_weight(share: f64) -> f64 {
     ((share - NOTHING) / (ALL - NOTHING)).clamp(0.0, 1.0)
 }
 
-/// [`step_weight`] for the kernel time of each site; empty where all sites have the weight of the run.
-pub(super) fn site_weights(run: &Run) -> Vec<StepWeight> {
-    match LateWork::of(run) {
-        Some(late) => late.site_weights(run, &late.kernels),
-        None => Vec::new(),
-    }
-}
-
 /// The kernels before late launches.
 #[derive(Debug)]
 pub(super) struct LateWork {
@@ -75,42 +122,6 @@ pub(super) struct LateWork {
 }
 
 impl LateWork {
-    /// `None` where all kernels have the weight of the run.
-    pub(super) fn of(run: &Run) -> Option<LateWork> {
-        let mut time = Time::default();
-        let ends = inner_ends(run);
-        // Per device: the work before late launches, and where to look in it.
-        let mut late_work: Vec<(Vec<Span>, usize)> =
-            vec![Default::default(); run.profile.devices.len()];
-        for device in &run.timeline.devices {
-            let mut spans = Vec::new();
-            time.add(device, &ends, |span| spans.push(span));
-            spans.reverse();
-            if let Some(slot) = late_work.get_mut(device.device.idx()) {
-                *slot = (spans, 0);
-            }
-        }
-        let is_one = |weight: f64| weight <= 0.0 || weight >= 1.0;
-        let weight = || sure_weight(&run.timeline.devices, &ends, &time);
-        if time.is_of_turns(run) || weight().is_none_or(is_one) {
-            return None;
-        }
-        let kernels = run.profile.kernels.iter().map(|kernel| {
-            let Some((late, at)) = late_work.get_mut(kernel.device.idx()) else {
-                return 0.0;
-            };
-            while late.get(*at).is_some_and(|s| s.end <= kernel.span.start) {
-                *at += 1;
-            }
-            let is_late = late.get(*at).is_some_and(|s| s.start < kernel.span.end);
-            f64::from(u8::from(is_late))
-        });
-        Some(LateWork {
-            kernels: kernels.collect(),
-            counts: time.counts(time.late_ns),
-        })
-    }
-
     /// The weights of the sites of a run, with the part of each of its kernels that late launches follow.
     pub(super) fn site_weights(&self, run: &Run, late: &[f64]) -> Vec<StepWeight> {
         let mut before_late: Vec<f64> = vec![0.0; run.sites.len()];
@@ -394,7 +405,7 @@ mod tests {
                         .end = at + 410_000;
                 }
             }
-            step_weight(&b.run())
+            StepWeights::of(&b.run()).of_run
         };
         assert_eq!(weight(false), Some(0.0));
         assert_eq!(weight(true), Some(0.5));
@@ -438,7 +449,8 @@ mod tests {
                 }
             }
             let run = b.run();
-            (step_weight(&run), site_weights(&run).len())
+            let weights = StepWeights::of(&run);
+            (weights.of_run, weights.of_sites(&run).len())
         };
         assert_eq!(weights(35_000, true), (Some(1.0), 0));
         // The host may limit the steps once launches do not wait.
@@ -461,8 +473,8 @@ mod tests {
         b.profile.kernels[head].span.end = b.profile.kernels[head].span.start + 500_000;
         b.profile.kernels[head].name = b.profile.strings.intern("head");
         let run = b.run();
-        let overall = step_weight(&run).unwrap();
-        let weights = site_weights(&run);
+        let weights = StepWeights::of(&run);
+        let (overall, weights) = (weights.of_run.unwrap(), weights.of_sites(&run));
         let of = |name: &str| {
             let site = run.sites.iter().position(|s| {
                 let kernel = s.kernels.first();

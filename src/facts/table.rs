@@ -35,7 +35,7 @@ use super::same_kernels::SameKernels;
 use super::slice_gradients::SliceGradients;
 use super::step::{self, RankScope};
 use super::step_stability::StepStability;
-use super::step_weight::{self, LateWork, step_weight};
+use super::step_weight::StepWeights;
 use super::sync::SyncWaits;
 use super::table_series::TableSeries;
 use super::worker_start::WorkerStart;
@@ -150,7 +150,8 @@ impl<'a> FactTable<'a> {
         let (mut chains, mut gaps) = (Vec::new(), Vec::new());
         let mut before_update = FxHashMap::default();
         let (mut host, mut step_stability) = (Host::default(), StepStability::default());
-        let (mut waits, mut memory, mut site_weights) = (None, None, Vec::new());
+        let (mut waits, mut memory) = (None, None);
+        let (mut step_weights, mut site_weights) = (StepWeights::default(), Vec::new());
         let (mut parameters, mut program) = (None, ProgramSigns::default());
         let (mut equal_calls, mut worker_start) = (Vec::new(), None);
         let mut embedding_tables = EmbeddingTables::default();
@@ -185,7 +186,10 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| framework = FrameworkSigns::of(costed, &signs));
             jobs.spawn(|_| chains = chain::recognize(costed, &|| &look().1));
             jobs.spawn(|_| memory = MemoryUse::of(run));
-            jobs.spawn(|_| site_weights = step_weight::site_weights(run));
+            jobs.spawn(|_| {
+                step_weights = StepWeights::of(run);
+                site_weights = step_weights.of_sites(run);
+            });
             jobs.spawn(|_| parameters = ParameterShapes::of(run));
             jobs.spawn(|_| embedding_tables = EmbeddingTables::of(costed));
             jobs.spawn(|_| needless_gradients = NeedlessGradients::of(run));
@@ -198,6 +202,7 @@ impl<'a> FactTable<'a> {
             jobs.spawn(|_| launch_ns = of_sites(run, &launch_ns_of_kernels(run)));
             jobs.spawn(|_| host_work = HostWork::of(run));
         });
+        totals.step_weight = step_weights.of_run;
         totals.host_slack_ns = host_work.as_ref().and_then(|work| work.slack_ns);
         totals.paced_by_workers = gap::waits_for_workers_ns(&gaps) > PACED * totals.window_ns;
         let layers = layers(costed);
@@ -268,7 +273,7 @@ impl<'a> FactTable<'a> {
     pub fn timed_by(mut self, light: &FactTable<'_>) -> FactTable<'a> {
         let (run, of_light) = (&self.costed.run, &light.costed.run);
         let pairs = SameKernels::of(of_light, run);
-        self.site_weights = match LateWork::of(of_light) {
+        self.site_weights = match StepWeights::of(of_light).late {
             Some(late) => late.site_weights(run, &pairs.carry(&late.kernels)),
             None => Vec::new(),
         };
@@ -613,7 +618,7 @@ fn of_site(of_sites: &[f64], id: SiteId) -> f64 {
 /// Share of the window spent in waiting for worker processes from which these set the pace.
 const PACED: f64 = 0.1;
 
-/// The totals, without what is known of workers and of the host's work.
+/// The totals, without what is known of workers, of the host's work and of the weight of kernel time.
 fn totals_of(run: &Run) -> Totals {
     let devices = &run.timeline.devices;
     let sum = |field: fn(&DeviceTimeline) -> i64| -> f64 {
@@ -640,7 +645,7 @@ fn totals_of(run: &Run) -> Totals {
         host_slack_ns: None,
         devices: u32::try_from(devices.len()).unwrap_or(u32::MAX),
         devices_at_once: at_once(devices),
-        step_weight: step_weight(run),
+        step_weight: None,
     }
 }
 
