@@ -43,7 +43,7 @@ impl KernelOrigins {
         launches: &[Option<CallId>],
     ) -> KernelOrigins {
         let forwards = scope_query::forwards(profile, texts, &mut tree, &mut builder);
-        let waits = builder.around(synchronizing_calls(profile));
+        let waits = builder.scopes_of_waits();
         let launch_scopes = builder.end();
         let query = ScopeQuery {
             brackets,
@@ -91,13 +91,6 @@ impl KernelOrigins {
             waits_in_layers,
         }
     }
-}
-
-/// The calls that wait for the GPU, in time order.
-fn synchronizing_calls(profile: &Profile) -> Vec<CallId> {
-    let calls = (0..).map(CallId).zip(&profile.calls);
-    let waits = calls.filter(|(_, call)| call.class == ApiClass::Sync);
-    waits.map(|(id, _)| id).collect()
 }
 
 /// Kernels per batch: their origins are resolved before their calls are numbered.

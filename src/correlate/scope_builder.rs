@@ -1,5 +1,5 @@
 //! One pass over ranges and launches in time order: finds the ranges that are scopes, and the scope of
-//! each launch. The capture of a kernel into a CUDA graph counts as a launch.
+//! each launch and around each wait. The capture of a kernel into a CUDA graph counts as a launch.
 //!
 //! A range becomes a scope if something was launched in it. Finding the scope of a launch is then one
 //! look-up, even inside 100,000 ranges that the program never closed. The traits that a scope inherits
@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 
 use super::model::ScopeId;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
-use crate::profile::{CallId, CaptureId, HostRange, Profile, RangeId, RangeKind, SerialNumber};
+use crate::profile::{
+    ApiCall, ApiClass, CallId, CaptureId, HostRange, Profile, RangeId, RangeKind, SerialNumber,
+};
 
 /// A range that is a scope; scopes are numbered in the order in which they are found.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +35,8 @@ pub(crate) struct ScopeBuilder<'a> {
     openings: NestingRanges<'a>,
     /// Number of calls processed.
     calls: usize,
-    /// Per call: whether it launched a kernel.
-    launching: Vec<bool>,
+    /// Per call: what it is here.
+    meanings: Vec<CallMeaning>,
     /// The captures not yet processed, last one first.
     captures: Vec<CaptureId>,
     /// Per thread: its open ranges.
@@ -44,6 +46,67 @@ pub(crate) struct ScopeBuilder<'a> {
     scope_of_call: Vec<Option<ScopeId>>,
     /// Innermost scope of each capture.
     scope_of_capture: Vec<Option<ScopeId>>,
+    waits: Waits,
+}
+
+/// What a call is for the pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum CallMeaning {
+    /// It launched a kernel.
+    Launch,
+    /// It waited for the GPU.
+    Wait,
+    Other,
+}
+
+/// The ranges around calls that wait. Whether a range is a scope is known only at the end.
+#[derive(Debug, Default)]
+struct Waits {
+    calls: Vec<AroundWait>,
+    /// The ranges of all calls, one after the other.
+    ranges: Vec<RangeId>,
+}
+
+#[derive(Debug)]
+struct AroundWait {
+    call: CallId,
+    /// How many ranges are around it, from the inside, that were no scopes then.
+    ranges: usize,
+    /// The innermost scope then.
+    scope: Option<ScopeId>,
+}
+
+impl Waits {
+    /// Most ranges around a wait that may become scopes.
+    const DEPTH: usize = 64;
+
+    fn add(&mut self, call: CallId, stack: &RangeStack) {
+        let before = self.ranges.len();
+        let mut open = stack.endless.iter().chain(&stack.finite).rev();
+        let scope = open.find_map(|entry| {
+            if entry.scope.is_none() && self.ranges.len() - before < Self::DEPTH {
+                self.ranges.push(entry.range);
+            }
+            entry.scope
+        });
+        self.calls.push(AroundWait {
+            call,
+            ranges: self.ranges.len() - before,
+            scope,
+        });
+    }
+
+    /// The innermost scope around each call.
+    fn scopes(&self, scope_of: impl Fn(RangeId) -> Option<ScopeId>) -> Vec<(CallId, ScopeId)> {
+        let mut rest = self.ranges.as_slice();
+        let calls = self.calls.iter().filter_map(|wait| {
+            let (own, others) = rest.split_at_checked(wait.ranges)?;
+            rest = others;
+            let scope = own.iter().find_map(|range| scope_of(*range)).or(wait.scope);
+            Some((wait.call, scope?))
+        });
+        calls.collect()
+    }
 }
 
 impl<'a> ScopeBuilder<'a> {
@@ -52,10 +115,14 @@ impl<'a> ScopeBuilder<'a> {
         texts: &'a RangeInfos,
         launches: &[Option<CallId>],
     ) -> ScopeBuilder<'a> {
-        let mut launching = vec![false; profile.calls.len()];
+        let meaning = |call: &ApiCall| match call.class {
+            ApiClass::Sync => CallMeaning::Wait,
+            _ => CallMeaning::Other,
+        };
+        let mut meanings: Vec<CallMeaning> = profile.calls.iter().map(meaning).collect();
         for call in launches.iter().flatten() {
-            if let Some(flag) = launching.get_mut(call.idx()) {
-                *flag = true;
+            if let Some(meaning) = meanings.get_mut(call.idx()) {
+                *meaning = CallMeaning::Launch;
             }
         }
         let mut captures: Vec<(i64, CaptureId)> = (profile.captures.iter())
@@ -67,7 +134,7 @@ impl<'a> ScopeBuilder<'a> {
             profile,
             openings: NestingRanges::of(profile),
             calls: 0,
-            launching,
+            meanings,
             captures: captures.into_iter().map(|(_, id)| id).collect(),
             threads: profile
                 .threads
@@ -85,15 +152,16 @@ impl<'a> ScopeBuilder<'a> {
             },
             scope_of_call: vec![None; profile.calls.len()],
             scope_of_capture: vec![None; profile.captures.len()],
+            waits: Waits::default(),
         }
     }
 
     /// The next batch of scopes around launches, of at least the batch size; `None` after the last.
     pub(crate) fn next(&mut self) -> Option<Vec<NewScope>> {
         while self.found.batch.len() < BATCH {
-            let rest = self.launching.get(self.calls..).unwrap_or_default();
-            let next = rest.iter().position(|launches| *launches);
-            self.calls = next.map_or(self.launching.len(), |next| self.calls + next);
+            let rest = self.meanings.get(self.calls..).unwrap_or_default();
+            let next = rest.iter().position(|call| *call != CallMeaning::Other);
+            self.calls = next.map_or(self.meanings.len(), |next| self.calls + next);
             let call = self.profile.calls.get(self.calls);
             let call = call.map(|call| (call.span.start, call.thread));
             let captured = self.captures.last();
@@ -106,19 +174,28 @@ impl<'a> ScopeBuilder<'a> {
                 break;
             };
             self.open_until(time);
-            let scope = self.threads.get_mut(thread.idx()).and_then(|thread| {
-                thread.stack.close_until(time);
-                self.found.scope_on_top(&mut thread.stack)
-            });
-            let slot = if captured.is_some() {
+            let mut stack = self.threads.get_mut(thread.idx()).map(|t| &mut t.stack);
+            if let Some(stack) = &mut stack {
+                stack.close_until(time);
+            }
+            if captured.is_some() {
                 let id = self.captures.pop();
-                id.and_then(|id| self.scope_of_capture.get_mut(id.idx()))
-            } else {
-                self.calls += 1;
-                self.scope_of_call.get_mut(self.calls - 1)
-            };
-            if let Some(slot) = slot {
-                *slot = scope;
+                let slot = id.and_then(|id| self.scope_of_capture.get_mut(id.idx()));
+                if let (Some(slot), Some(stack)) = (slot, stack) {
+                    *slot = self.found.scope_on_top(stack);
+                }
+                continue;
+            }
+            let (id, meaning) = (CallId::new(self.calls), self.meanings.get(self.calls));
+            self.calls += 1;
+            match (meaning, stack) {
+                (Some(CallMeaning::Wait), Some(stack)) => self.waits.add(id, stack),
+                (_, Some(stack)) => {
+                    if let Some(slot) = self.scope_of_call.get_mut(id.idx()) {
+                        *slot = self.found.scope_on_top(stack);
+                    }
+                }
+                _ => {}
             }
         }
         self.found.next_batch()
@@ -165,28 +242,9 @@ impl<'a> ScopeBuilder<'a> {
         self.found.next_batch().unwrap_or_default()
     }
 
-    /// The innermost scope around each of these calls, which are in time order.
-    pub(crate) fn around(&self, calls: Vec<CallId>) -> Vec<(CallId, ScopeId)> {
-        let mut stacks: Vec<RangeStack> = Vec::new();
-        stacks.resize_with(self.profile.threads.len(), RangeStack::default);
-        let mut openings = NestingRanges::of(self.profile);
-        let mut found = Vec::new();
-        for id in calls {
-            let Some(call) = self.profile.call(id) else {
-                continue;
-            };
-            while let Some((id, range)) = openings.next_until(call.span.start) {
-                if let Some(stack) = stacks.get_mut(range.thread.idx()) {
-                    self.found.open(stack, id, range);
-                }
-            }
-            if let Some(stack) = stacks.get_mut(call.thread.idx()) {
-                stack.close_until(call.span.start);
-                let mut open = stack.endless.iter().chain(&stack.finite).rev();
-                found.extend(open.find_map(|entry| entry.scope).map(|scope| (id, scope)));
-            }
-        }
-        found
+    /// The innermost scope around each call that waits for the GPU, in time order.
+    pub(crate) fn scopes_of_waits(&self) -> Vec<(CallId, ScopeId)> {
+        self.waits.scopes(|range| self.scope_of(range))
     }
 
     /// The scope of a range, if it has one.

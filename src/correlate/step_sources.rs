@@ -16,8 +16,8 @@ use super::step_work::{
 };
 use crate::base::statistics::median;
 use crate::profile::{
-    ApiCall, ApiClass, ConfigId, CopyKind, DeviceId, HostRange, ProcessId, Profile, RangeKind,
-    SerialNumber, Span, StrId, SyncKind, ThreadId,
+    ApiCall, ApiClass, ConfigId, CopyKind, CorrelationMap, DeviceId, HostRange, ProcessId, Profile,
+    RangeKind, Span, StrId, SyncKind, ThreadId,
 };
 
 /// Minimum number of steps that must be alike when only a repetition shows them.
@@ -415,7 +415,10 @@ type TaskKind = (DeviceId, Task, ConfigId);
 
 /// The kernels and whole graphs of a process in the order of their launches.
 struct KernelSequence {
-    kinds: Vec<TaskKind>,
+    /// The kind of each, by its number.
+    kinds: Vec<u32>,
+    /// Per kind: its task.
+    tasks: Vec<Task>,
     launched: Vec<i64>,
     /// Per kernel: when the step that it begins would have begun on the host, if the host waited or copied
     /// between the launch before and its own.
@@ -433,10 +436,19 @@ impl KernelSequence {
         process: ProcessId,
         work: &WorkLaunches,
     ) -> Option<KernelSequence> {
-        let kernels = work.kernels();
-        let mut kernels: Vec<(i64, TaskKind)> = kernels
-            .map(|(at, (device, name, config))| (at, (device, Task::Kernel(name), config)))
-            .collect();
+        let mut numbers: FxHashMap<TaskKind, u32> = FxHashMap::default();
+        let mut tasks: Vec<Task> = Vec::new();
+        let mut number = |kind: TaskKind| {
+            *numbers.entry(kind).or_insert_with(|| {
+                tasks.push(kind.1);
+                u32::try_from(tasks.len() - 1).unwrap_or(u32::MAX)
+            })
+        };
+        let mut kernels: Vec<(i64, u32)> = Vec::with_capacity(work.len());
+        kernels.extend(work.kernels().map(|(at, (device, name, config))| {
+            let kind = (device, Task::Kernel(name), config);
+            (at, number(kind))
+        }));
         let mut known: FxHashSet<(DeviceId, u32)> = FxHashSet::default();
         let (mut without_launch, mut missing) = (0, 0);
         let own = profile.kernels.iter().zip(launches.kernels);
@@ -459,7 +471,7 @@ impl KernelSequence {
             let exec = graph.exec;
             let parts = (0..FEWEST_KERNELS).map(|part| Task::Graph { exec, part });
             let kinds = parts.map(|task| (graph.device, task, ConfigId(0)));
-            kernels.extend(kinds.map(|kind| (call.span.start, kind)));
+            kernels.extend(kinds.map(|kind| (call.span.start, number(kind))));
         }
         if missing as f64 > SAME_WORK * kernels.len() as f64 {
             return None;
@@ -482,16 +494,18 @@ impl KernelSequence {
             begins: begins.collect(),
             launched: kernels.iter().map(|(at, _)| *at).collect(),
             kinds: kernels.into_iter().map(|(_, kind)| kind).collect(),
+            tasks,
         })
     }
 
     /// Positions of the kinds that occur least, but often enough to show a repetition.
     fn anchors(&self) -> Vec<Vec<usize>> {
-        let mut positions: FxHashMap<TaskKind, Vec<usize>> = FxHashMap::default();
+        let mut positions: Vec<Vec<usize>> = vec![Vec::new(); self.tasks.len()];
         for (at, kind) in self.kinds.iter().enumerate() {
-            positions.entry(*kind).or_default().push(at);
+            if let Some(positions) = positions.get_mut(*kind as usize) {
+                positions.push(at);
+            }
         }
-        let mut positions: Vec<Vec<usize>> = positions.into_values().collect();
         positions.retain(|at| {
             at.len() >= FEWEST_REPETITIONS
                 && at.len() <= self.kinds.len() / FEWEST_KERNELS
@@ -525,28 +539,34 @@ impl KernelSequence {
         let starts = anchor.iter().map(|at| at + offset);
         let starts: Vec<usize> = starts.filter(|at| *at < self.kinds.len()).collect();
         let whole = starts.iter().zip(starts.iter().skip(1));
-        let whole: Vec<Option<&[TaskKind]>> = whole
+        let whole: Vec<Option<&[u32]>> = whole
             .map(|(from, until)| self.kinds.get(*from..*until))
             .collect();
-        let reference = tasks((*whole.get(whole.len() / 2)?)?);
+        let reference = self.counted((*whole.get(whole.len() / 2)?)?);
         let (first, last) = (*starts.first()?, *starts.last()?);
         let tail = self.kinds.get(last..)?;
-        let ends_whole = same_work(&tasks(tail), &reference);
+        let ends_whole = same_work(&self.counted(tail), &reference);
         // Where both ends of a capture may be anywhere in a step, the repetition may be one of its layers.
         if self.without_launch > 0 && !ends_whole {
             return None;
         }
         // What is left at the end must be part of a step, else the repetition is not one of steps; but after
         // steps between which the host waits each time, something longer than a step may follow.
-        let known: FxHashSet<&TaskKind> = self.kinds.get(first..last)?.iter().collect();
+        let mut known = vec![false; self.tasks.len()];
+        for kind in self.kinds.get(first..last)? {
+            if let Some(known) = known.get_mut(*kind as usize) {
+                *known = true;
+            }
+        }
+        let is_new = |kind: &u32| known.get(*kind as usize) != Some(&true);
         let waits = (starts.iter()).filter(|at| self.begins.get(**at).is_some_and(Option::is_some));
         let goes_on =
             waits.count() as f64 >= REGULAR * starts.len() as f64 && tail.len() > 2 * period;
-        if !goes_on && tail.iter().any(|kind| !known.contains(kind)) {
+        if !goes_on && tail.iter().any(is_new) {
             return None;
         }
-        let is_same = |step: &Option<&[TaskKind]>| {
-            step.is_some_and(|step| same_work(&tasks(step), &reference))
+        let is_same = |step: &Option<&[u32]>| {
+            step.is_some_and(|step| same_work(&self.counted(step), &reference))
         };
         let mut same: Vec<bool> = whole.iter().map(is_same).collect();
         same.push(ends_whole);
@@ -593,13 +613,17 @@ impl KernelSequence {
     fn replays_in(&self, anchor: &[usize], period: usize) -> bool {
         let kinds = anchor.first().and_then(|first| self.kinds.get(*first..));
         let mut kinds = kinds.unwrap_or_default().iter().take(period);
-        kinds.any(|(_, task, _)| matches!(task, Task::Graph { exec: Some(_), .. }))
+        kinds.any(|kind| matches!(self.task(*kind), Some(Task::Graph { exec: Some(_), .. })))
     }
-}
 
-/// How often each task occurs.
-fn tasks(kinds: &[TaskKind]) -> FxHashMap<Task, usize> {
-    counts(kinds.iter().map(|(_, task, _)| *task))
+    fn task(&self, kind: u32) -> Option<Task> {
+        self.tasks.get(kind as usize).copied()
+    }
+
+    /// How often each task occurs among launches of these kinds.
+    fn counted(&self, kinds: &[u32]) -> FxHashMap<Task, usize> {
+        counts(kinds.iter().filter_map(|kind| self.task(*kind)))
+    }
 }
 
 /// Whether two steps launch the same kernels as often, but for a few.
@@ -616,13 +640,17 @@ fn same_work(a: &FxHashMap<Task, usize>, b: &FxHashMap<Task, usize>) -> bool {
 /// When a process waited for the GPU or copied between host and GPU, and when a step that follows would
 /// begin: after a wait or a copy to the host, with a copy to the GPU. In time order.
 fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
-    let copies: FxHashMap<SerialNumber, CopyKind> = (profile.copies.iter())
-        .filter(|copy| copy.process == process)
-        .filter_map(|copy| Some((copy.correlation?, copy.kind)))
-        .collect();
+    let own = profile.copies.iter().filter(|copy| copy.process == process);
+    let numbers = own.clone().map(|copy| (process, copy.correlation));
+    let mut copies: CorrelationMap<CopyKind> = CorrelationMap::for_numbers(numbers);
+    for copy in own {
+        if let Some(slot) = copies.slot(process, copy.correlation) {
+            *slot = Some(copy.kind);
+        }
+    }
     let mut marks: Vec<(i64, i64)> = calls_of(profile, process)
         .filter_map(|call| {
-            let copied = call.correlation.and_then(|id| copies.get(&id));
+            let copied = copies.get(process, call.correlation);
             match (call.class, copied) {
                 (_, Some(CopyKind::HtoD)) => Some((call.span.start, call.span.start)),
                 (ApiClass::Sync, _) | (_, Some(CopyKind::DtoH)) => {

@@ -1,7 +1,7 @@
 //! Calls in which a thread that launches kernels waits for the GPU, and the idle time that follows because
 //! they empty its queue.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::model::{GapCause, Step, Timeline, Wait};
 use crate::profile::{
@@ -19,32 +19,32 @@ pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Ve
             *slot = Some(copy);
         }
     }
-    let mut launching: FxHashSet<ThreadId> = FxHashSet::default();
-    // The last queued copy of each thread.
-    let mut last: FxHashMap<ThreadId, &MemoryCopy> = FxHashMap::default();
-    // Threads whose last call was a copy to the host that waited.
-    let mut waited: FxHashSet<ThreadId> = FxHashSet::default();
+    let mut threads: Vec<ThreadState<'_>> = vec![ThreadState::default(); profile.threads.len()];
     let mut waits: Vec<Wait> = Vec::new();
     for (index, call) in profile.calls.iter().enumerate() {
+        let Some(thread) = threads.get_mut(call.thread.idx()) else {
+            continue;
+        };
         let copy = || {
             let thread = profile.thread(call.thread)?;
             of_number.get(thread.process, call.correlation)
         };
         let copied: Option<&MemoryCopy> = match call.class {
             ApiClass::Launch | ApiClass::GraphLaunch => {
-                launching.insert(call.thread);
-                last.remove(&call.thread);
-                waited.remove(&call.thread);
+                *thread = ThreadState {
+                    launches: true,
+                    ..ThreadState::default()
+                };
                 continue;
             }
             // A copy to pageable memory waits for the work before it, whatever its name says.
             ApiClass::CopyAsync => {
                 let copy = copy();
                 if !copy.is_some_and(|copy| waits_for(call, copy)) {
-                    last.extend(copy.map(|copy| (call.thread, copy)));
+                    thread.last = copy.or(thread.last);
                     continue;
                 }
-                waited.insert(call.thread);
+                thread.waited = true;
                 copy
             }
             // A blocking copy to the host waits for all work before it.
@@ -53,10 +53,10 @@ pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Ve
                 _ => continue,
             },
             // Behind a copy that waited nothing is left to wait for.
-            ApiClass::Sync if waited.remove(&call.thread) && call.span.ns() <= QUEUED_NS => {
+            ApiClass::Sync if std::mem::take(&mut thread.waited) && call.span.ns() <= QUEUED_NS => {
                 continue;
             }
-            ApiClass::Sync => last.remove(&call.thread),
+            ApiClass::Sync => thread.last.take(),
             _ => continue,
         };
         if window.contains(call.span.start) && !Span::one_contains(excluded, call.span.start) {
@@ -69,8 +69,20 @@ pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Ve
             });
         }
     }
-    waits.retain(|wait| launching.contains(&wait.thread));
+    let launches = |wait: &Wait| threads.get(wait.thread.idx()).is_some_and(|t| t.launches);
+    waits.retain(launches);
     waits
+}
+
+/// What is known of a thread by a time.
+#[derive(Debug, Clone, Default)]
+struct ThreadState<'a> {
+    /// Whether it has launched kernels.
+    launches: bool,
+    /// The last copy that it queued since its last launch or wait.
+    last: Option<&'a MemoryCopy>,
+    /// Whether its last call was a copy to the host that waited.
+    waited: bool,
 }
 
 /// Host and device clocks differ by about this much, in ns.

@@ -1,30 +1,29 @@
 //! The operators around calls of the host: those that copies, memsets, waits and idle time are about.
 
-use std::hash::Hash;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
 use super::call_stacks::CallStacks;
 use super::enclosing_ops::{is_operator, operator_in};
 use crate::correlate::{GapCause, Run};
-use crate::profile::{ApiClass, CallId, CaptureId, Span, StrId, ThreadId};
+use crate::profile::{ApiClass, CallId, CaptureId, RowMap, Span, StrId, ThreadId};
 
 /// The operators around calls, and around captures of copies and memsets into CUDA graphs.
 #[derive(Debug)]
 pub(super) struct CallOperators {
-    calls: Enclosed<CallId>,
-    captures: Enclosed<CaptureId>,
+    calls: Enclosed,
+    captures: Enclosed,
     /// The Python functions around the calls.
     pub(super) stacks: CallStacks,
 }
 
-/// The operators around some moments. Few sequences of operators are around many moments.
+/// The operators around some moments, which are rows of a table. Few sequences of operators are around many moments.
 #[derive(Debug)]
-struct Enclosed<K> {
+struct Enclosed {
     /// Which of the sequences is around a moment, and the call of the operator that the program called.
-    moments: FxHashMap<K, (usize, Span)>,
+    moments: RowMap<(usize, Span)>,
     sequences: IndexMap<Vec<StrId>, EnclosingRanges, FxBuildHasher>,
 }
 
@@ -76,6 +75,9 @@ impl CallOperators {
         let calls = (0..).map(CallId).zip(profile.calls.iter().zip(&wanted));
         let calls = calls.filter(|(_, (_, wanted))| **wanted);
         let calls = calls.map(|(id, (call, _))| (id, call.thread, call.span));
+        let rows = calls
+            .clone()
+            .map(|(id, thread, span)| (id.idx(), thread, span));
         let captured = copies.filter_map(|copy| copy.captured);
         let mut captured: Vec<CaptureId> =
             captured.chain(sets.filter_map(|s| s.captured)).collect();
@@ -84,30 +86,30 @@ impl CallOperators {
         let capture = |id: CaptureId| {
             let capture = profile.captures.get(id.idx())?;
             let (start, end) = (capture.time, capture.time);
-            Some((id, capture.thread, Span { start, end }))
+            Some((id.idx(), capture.thread, Span { start, end }))
         };
         let mut captures: Vec<_> = captured.into_iter().filter_map(capture).collect();
         captures.sort_by_key(|(_, _, span)| span.start);
         // Each passes over all ranges.
         let (stacks, calls) = rayon::join(
             || CallStacks::of(run, calls.clone()),
-            || around(run, calls.clone()),
+            || around(run, profile.calls.len(), rows),
         );
         CallOperators {
             calls,
-            captures: around(run, captures.into_iter()),
+            captures: around(run, profile.captures.len(), captures.into_iter()),
             stacks,
         }
     }
 
     /// Those around a call.
     pub(super) fn around(&self, call: CallId) -> Option<&EnclosingRanges> {
-        self.calls.at(call)
+        self.calls.at(call.idx())
     }
 
     /// The call of the operator around a call that the program called.
     pub(super) fn outer_call(&self, call: CallId) -> Option<Span> {
-        self.calls.moments.get(&call).map(|(_, outer)| *outer)
+        self.calls.moments.get(call.idx()).map(|(_, outer)| *outer)
     }
 
     /// Those around the call of a copy or memset, or around the capture of one that a CUDA graph replays.
@@ -117,15 +119,15 @@ impl CallOperators {
         call: Option<CallId>,
     ) -> Option<&EnclosingRanges> {
         match captured {
-            Some(capture) => self.captures.at(capture),
+            Some(capture) => self.captures.at(capture.idx()),
             None => self.around(call?),
         }
     }
 }
 
-impl<K: Eq + Hash> Enclosed<K> {
-    fn at(&self, moment: K) -> Option<&EnclosingRanges> {
-        let (sequence, _) = self.moments.get(&moment)?;
+impl Enclosed {
+    fn at(&self, moment: usize) -> Option<&EnclosingRanges> {
+        let (sequence, _) = self.moments.get(moment)?;
         self.sequences
             .get_index(*sequence)
             .map(|(_, around)| around)
@@ -140,17 +142,18 @@ pub(super) fn held_by_a_call(cause: GapCause) -> bool {
     )
 }
 
-/// The operators around each of these moments, which are in time order.
+/// The operators around each of these moments, which are rows of a table in time order.
 ///
 /// One pass over the ranges; of those open at a moment only the innermost few are looked at, so that
 /// ranges a program never closed cost nothing.
-fn around<K: Eq + Hash>(
+fn around(
     run: &Run,
-    moments: impl Iterator<Item = (K, ThreadId, Span)>,
-) -> Enclosed<K> {
+    rows: usize,
+    moments: impl Iterator<Item = (usize, ThreadId, Span)>,
+) -> Enclosed {
     let profile = &run.profile;
     let mut found = Enclosed {
-        moments: FxHashMap::default(),
+        moments: RowMap::for_rows(rows),
         sequences: IndexMap::default(),
     };
     if profile.ranges.is_empty() {
@@ -159,7 +162,7 @@ fn around<K: Eq + Hash>(
     let mut open: Vec<Vec<(Span, StrId)>> = vec![Vec::new(); profile.threads.len()];
     let mut ranges = profile.ranges.iter().peekable();
     let (mut stack, mut spans) = (Vec::new(), Vec::new());
-    for (id, thread, span) in moments {
+    for (row, thread, span) in moments {
         while let Some(range) = ranges.next_if(|r| r.span.start <= span.start) {
             let thread = open.get_mut(range.thread.idx());
             if let Some(open) = thread.filter(|_| is_operator(range)) {
@@ -206,7 +209,7 @@ fn around<K: Eq + Hash>(
         let sequences = &found.sequences;
         let outer_at = sequences.get_index(sequence).map_or(0, |(_, s)| s.outer_at);
         let outer = spans.get(outer_at).copied().unwrap_or(span);
-        found.moments.insert(id, (sequence, outer));
+        found.moments.insert(row, (sequence, outer));
     }
     found
 }

@@ -10,7 +10,7 @@ use super::fact::{Answer, FactEntry, facts};
 use super::table::Gaps;
 use crate::base::time_by::TimeBy;
 use crate::correlate::{PythonFrame, Run, readable_name};
-use crate::profile::{CallId, RangeKind, Span, StrId, ThreadId};
+use crate::profile::{CallId, RangeKind, RowMap, Span, StrId, ThreadId};
 
 /// Libraries that test tensors on their own, by the folder of their files.
 const LIBRARIES: [(&str, &str); 2] = [
@@ -41,9 +41,9 @@ const BEFORE: usize = 4;
 /// Python functions around a call that are looked at, from the inside.
 const DEPTH: usize = 256;
 
-/// What is known of calls, as far as it was recorded.
-#[derive(Debug, Default)]
-pub(super) struct CallStacks(FxHashMap<CallId, CallStack>);
+/// What is known of calls, by their rows, as far as it was recorded.
+#[derive(Debug)]
+pub(super) struct CallStacks(RowMap<CallStack>);
 
 /// What is known of a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,12 +100,18 @@ impl CallStacks {
         calls: impl Iterator<Item = (CallId, ThreadId, Span)>,
     ) -> CallStacks {
         let profile = &run.profile;
-        let mut found: FxHashMap<CallId, CallStack> = FxHashMap::default();
+        let mut found = RowMap::for_rows(profile.calls.len());
         let mut frames: FxHashMap<StrId, Frame> = FxHashMap::default();
         let mut frame = |text: StrId| {
             *frames
                 .entry(text)
                 .or_insert_with(|| Frame::of(profile.text(text)))
+        };
+        let mut tests: FxHashMap<StrId, Test> = FxHashMap::default();
+        let mut test = |text: &StrId| {
+            *tests
+                .entry(*text)
+                .or_insert_with(|| Test::of(profile.text(*text)))
         };
         let mut threads = vec![Thread::default(); profile.threads.len()];
         let mut ranges = profile.ranges.iter().peekable();
@@ -145,33 +151,48 @@ impl CallStacks {
             // The first may be the one that waits.
             let within = usize::from(thread.operator_until > span.start);
             let before = thread.operators.iter().skip(within).take(BEFORE);
-            let mut before = before.map(|text| profile.text(*text));
-            stack.check = check(before.clone());
-            stack.all_true = before.next().and_then(operator_in) == Some(ALL_TRUE);
+            let mut before = before.map(&mut test).peekable();
+            stack.all_true = before.peek() == Some(&Test::AllTrue);
+            stack.check = check(before);
             if stack.known || stack.check.is_some() || stack.all_true {
-                found.insert(id, stack);
+                found.insert(id.idx(), stack);
             }
         }
         CallStacks(found)
     }
 
     pub(super) fn at(&self, call: CallId) -> CallStack {
-        self.0.get(&call).copied().unwrap_or_default()
+        self.0.get(call.idx()).copied().unwrap_or_default()
+    }
+}
+
+/// The part of an operator in a test of values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Test {
+    Check(&'static str),
+    Combines,
+    AllTrue,
+    Other,
+}
+
+impl Test {
+    fn of(text: &str) -> Test {
+        let name = operator_in(text).unwrap_or_default();
+        match CHECKS.iter().find(|check| **check == name) {
+            Some(check) => Test::Check(check),
+            None if COMBINES.contains(&name) => Test::Combines,
+            None if name == ALL_TRUE => Test::AllTrue,
+            None => Test::Other,
+        }
     }
 }
 
 /// The test whose result is read, of the operators before that, the last one first.
-fn check<'a>(operators: impl Iterator<Item = &'a str>) -> Option<&'static str> {
-    for text in operators {
-        let name = operator_in(text)?;
-        if let Some(check) = CHECKS.iter().find(|check| **check == name) {
-            return Some(check);
-        }
-        if !COMBINES.contains(&name) {
-            return None;
-        }
+fn check(mut operators: impl Iterator<Item = Test>) -> Option<&'static str> {
+    match operators.find(|test| *test != Test::Combines)? {
+        Test::Check(check) => Some(check),
+        _ => None,
     }
-    None
 }
 
 /// The stacks of the calls behind a group of gaps, by idle time in ns.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use super::call_operators::{CallOperators, EnclosingRanges};
 use super::enclosing_ops::operator_in;
 use super::fact::{Answer, FactEntry, Subject, facts};
@@ -90,10 +88,9 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
             *slot = device.span;
         }
     }
-    let mut groups: BTreeMap<GroupKey, CopyGroup> = BTreeMap::new();
-    let mut around: FxHashMap<GroupKey, Callers> = FxHashMap::default();
+    let mut groups: BTreeMap<GroupKey, (CopyGroup, Callers)> = BTreeMap::new();
     // Overlapping copies are exposed once: the earlier one has the time.
-    let mut covered_until: FxHashMap<DeviceId, i64> = FxHashMap::default();
+    let mut covered_until: Vec<i64> = vec![i64::MIN; run.profile.devices.len()];
     let copies = run.profile.copies.iter().zip(&run.copy_calls);
     let analyzed = copies
         .zip(&run.window.copies)
@@ -112,7 +109,9 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
             ApiClass::CopyAsync => Some(false),
             _ => None,
         });
-        let until = covered_until.entry(copy.device).or_insert(i64::MIN);
+        let Some(until) = covered_until.get_mut(copy.device.idx()) else {
+            continue;
+        };
         let fresh = Span {
             start: copy.span.start.max(*until),
             end: copy.span.end,
@@ -121,18 +120,20 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
         let busy = kernels.get(copy.device.idx());
         let exposed = fresh.ns() - busy.map_or(0, |union| covered_ns(union, fresh));
         let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
-        let callers = around.entry(key).or_default();
+        let (group, callers) = groups.entry(key).or_insert_with(|| {
+            let group = CopyGroup {
+                kind: copy.kind,
+                src: copy.src,
+                dst: copy.dst,
+                sync,
+                ..CopyGroup::default()
+            };
+            (group, Callers::default())
+        });
         let enclosing = ops.around_work(copy.captured, id);
         let op = enclosing.map(|ops| ops.outer);
         callers.ops.add(op, copy.span.ns());
         callers.apis.add(call.map(|call| call.name), copy.span.ns());
-        let group = groups.entry(key).or_insert_with(|| CopyGroup {
-            kind: copy.kind,
-            src: copy.src,
-            dst: copy.dst,
-            sync,
-            ..CopyGroup::default()
-        });
         group.sync = group.sync.or(sync);
         group.replayed += u64::from(call.is_some_and(|c| c.class == ApiClass::GraphLaunch));
         group.count += 1;
@@ -163,13 +164,12 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
             group.large_ns += copy.span.ns() as f64;
         }
     }
-    for (key, callers) in around {
-        if let Some(group) = groups.get_mut(&key) {
-            group.op = callers.ops.most().flatten();
-            group.api = callers.apis.most().flatten();
-        }
-    }
-    groups.into_values().collect()
+    let groups = groups.into_values().map(|(group, callers)| CopyGroup {
+        op: callers.ops.most().flatten(),
+        api: callers.apis.most().flatten(),
+        ..group
+    });
+    groups.collect()
 }
 
 /// What a copy in compiled code is for.

@@ -2,8 +2,8 @@
 //! these copies go away with the reductions.
 
 use super::range_paths::by_string;
-use crate::correlate::{Direction, GapCause, Link, Run};
-use crate::profile::{CopyKind, DeviceId, Kernel, KernelId, collective_in};
+use crate::correlate::{Direction, Gap, GapCause, Run};
+use crate::profile::{CopyKind, Kernel, KernelId, collective_in};
 
 /// Most copies between two reductions.
 const MOST: usize = 8;
@@ -21,60 +21,85 @@ enum Work {
 pub(super) fn add_idle_time(run: &Run, times: &mut [f64]) {
     let profile = &run.profile;
     let reduces = by_string(run, |name| collective_in(name) == Some("all_reduce"));
-    let is_reduction = |kernel: &Kernel, link: &Link| {
-        let site = link.site.and_then(|site| run.site(site));
-        reduces.get(kernel.name.idx()) == Some(&true)
+    let reduces = |kernel: &Kernel| reduces.get(kernel.name.idx()) == Some(&true);
+    if !profile.kernels.iter().any(reduces) {
+        return;
+    }
+    let work_of = |id: KernelId| {
+        let kernel = profile.kernel(id)?;
+        let site = run.link(id)?.site.and_then(|site| run.site(site));
+        let is_reduction = reduces(kernel)
             && kernel.captured.is_none()
-            && site.is_some_and(|site| site.direction == Direction::Bprop)
+            && site.is_some_and(|site| site.direction == Direction::Bprop);
+        let work = match is_reduction {
+            true => Work::Reduction(id),
+            false => Work::Other,
+        };
+        Some((kernel.span.start, work))
     };
     for device in &run.timeline.devices {
-        let mut late = device.gaps.iter();
-        if !late.any(|gap| gap.cause == GapCause::HostLate && gap.next.is_none()) {
+        let late = |gap: &&Gap| gap.cause == GapCause::HostLate && gap.next.is_none();
+        let mut gaps = device.gaps.iter().filter(late).peekable();
+        if gaps.peek().is_none() {
             continue;
         }
-        let on_device = |other: DeviceId| other == device.device;
-        let kernels = (0..)
-            .map(KernelId)
-            .zip(profile.kernels.iter().zip(&run.links));
-        let kernels = kernels.filter(|(_, (kernel, _))| on_device(kernel.device));
-        let kernels = kernels.map(|(id, (kernel, link))| {
-            let work = match is_reduction(kernel, link) {
-                true => Work::Reduction(id),
-                false => Work::Other,
-            };
-            (kernel.span.start, work)
+        let kernels = (0..).map(KernelId).zip(&profile.kernels);
+        let kernels = kernels.filter(|(_, kernel)| kernel.device == device.device);
+        let kernels: Vec<KernelId> = kernels.map(|(id, _)| id).collect();
+        let copies = profile.copies.iter();
+        let copies = copies.filter(|copy| copy.device == device.device);
+        let copies = copies.map(|copy| match copy.kind {
+            CopyKind::DtoD => (copy.span.start, Work::Copy),
+            _ => (copy.span.start, Work::Other),
         });
-        let copies = profile.copies.iter().filter(|copy| on_device(copy.device));
-        let copies = copies.map(|copy| {
-            let work = match copy.kind {
-                CopyKind::DtoD => Work::Copy,
-                _ => Work::Other,
+        let mut copies: Vec<(i64, Work)> = copies.collect();
+        copies.sort_by_key(|(start, _)| *start);
+        for gap in gaps {
+            let start = |id: KernelId| profile.kernel(id).map_or(i64::MAX, |k| k.span.start);
+            let kernel = kernels.partition_point(|id| start(*id) < gap.span.end);
+            let copy = copies.partition_point(|(start, _)| *start < gap.span.end);
+            let (kernels, copies) = (kernels.split_at(kernel), copies.split_at(copy));
+            // Of those that start together, kernels come first.
+            let mut before = merged(
+                copies.0.iter().rev().copied(),
+                kernels.0.iter().rev().filter_map(|id| work_of(*id)),
+                |copy, kernel| copy >= kernel,
+            );
+            let mut behind = merged(
+                kernels.1.iter().filter_map(|id| work_of(*id)),
+                copies.1.iter().copied(),
+                |kernel, copy| kernel <= copy,
+            )
+            .peekable();
+            let ends_in_a_copy = behind.peek() == Some(&Work::Copy);
+            let first = |work: &mut dyn Iterator<Item = Work>| {
+                work.take(MOST).find(|work| *work != Work::Copy)
             };
-            (copy.span.start, work)
-        });
-        let mut order: Vec<(i64, Work)> = kernels.chain(copies).collect();
-        order.sort_by_key(|(start, _)| *start);
-        for gap in &device.gaps {
-            if gap.cause != GapCause::HostLate || gap.next.is_some() {
-                continue;
-            }
-            let at = order.partition_point(|(start, _)| *start < gap.span.end);
-            let (before, behind) = order.split_at(at);
-            let first = |work: &mut dyn Iterator<Item = &(i64, Work)>| {
-                let mut others = work.take(MOST).filter(|(_, work)| *work != Work::Copy);
-                others.next().map(|(_, work)| *work)
-            };
-            let ends_in_a_copy = behind.first().is_some_and(|(_, work)| *work == Work::Copy);
-            if let (true, Some(Work::Reduction(kernel)), Some(Work::Reduction(_))) = (
-                ends_in_a_copy,
-                first(&mut before.iter().rev()),
-                first(&mut behind.iter()),
-            ) && let Some(time) = times.get_mut(kernel.idx())
+            if let (true, Some(Work::Reduction(kernel)), Some(Work::Reduction(_))) =
+                (ends_in_a_copy, first(&mut before), first(&mut behind))
+                && let Some(time) = times.get_mut(kernel.idx())
             {
                 *time += gap.reliable_ns as f64;
             }
         }
     }
+}
+
+/// The work of two series in order of time, as far as `is_next` says of their next times.
+fn merged(
+    one: impl Iterator<Item = (i64, Work)>,
+    other: impl Iterator<Item = (i64, Work)>,
+    is_next: impl Fn(i64, i64) -> bool,
+) -> impl Iterator<Item = Work> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || {
+        let next = match (one.peek(), other.peek()) {
+            (Some((a, _)), Some((b, _))) if !is_next(*a, *b) => other.next(),
+            (None, _) => other.next(),
+            _ => one.next(),
+        };
+        next.map(|(_, work)| work)
+    })
 }
 
 #[cfg(test)]

@@ -9,15 +9,6 @@ pub(crate) struct RowMap<V> {
     values: Vec<V>,
 }
 
-impl<V> Default for RowMap<V> {
-    fn default() -> RowMap<V> {
-        RowMap {
-            places: Vec::new(),
-            values: Vec::new(),
-        }
-    }
-}
-
 impl<V> RowMap<V> {
     /// No values for a table of so many rows. Rows beyond them have none.
     pub(crate) fn for_rows(rows: usize) -> RowMap<V> {
@@ -50,11 +41,6 @@ impl<V> RowMap<V> {
         let place = *self.places.get(row)? as usize;
         self.values.get(place.checked_sub(1)?)
     }
-
-    /// Whether no row has a value.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -64,7 +50,6 @@ mod tests {
     #[test]
     fn rows_have_the_value_set_last() {
         let mut map = RowMap::for_rows(4);
-        assert!(map.is_empty());
         for (row, value) in [(3, 'a'), (0, 'b'), (3, 'c'), (4, 'd')] {
             map.insert(row, value);
         }

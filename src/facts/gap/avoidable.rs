@@ -1,7 +1,8 @@
 //! The idle time around waits for the GPU that disappears if the host does not wait.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use crate::base::search::partition_point_near;
 use crate::correlate::{DeviceTimeline, Gap, GapCause, Run};
 use crate::facts::call_operators::CallOperators;
 use crate::facts::fact::{Answer, FactEntry, facts};
@@ -161,18 +162,22 @@ pub(super) fn is_behind_wait(cause: GapCause) -> bool {
 fn costs(run: &Run, device: &DeviceTimeline, ops: &CallOperators) -> Vec<Cost> {
     let blamed = device.gaps.iter().filter(|gap| is_behind_wait(gap.cause));
     let blamed = blamed.filter_map(|gap| gap.call);
-    let waits: FxHashSet<CallId> = blamed.chain(run.waits.iter().map(|wait| wait.id)).collect();
+    let mut waits: Vec<CallId> = blamed.chain(run.waits.iter().map(|wait| wait.id)).collect();
+    waits.sort_unstable();
+    waits.dedup();
     let profile = &run.profile;
     // Per thread, the end of the last launch.
     let mut launched = vec![None; profile.threads.len()];
     let mut costs = Vec::with_capacity(waits.len());
+    let mut waits = waits.into_iter().peekable();
     for (id, call) in (0..).map(CallId).zip(&profile.calls) {
+        let waits = waits.next_if_eq(&id).is_some();
         let last = launched.get_mut(call.thread.idx());
         if matches!(call.class, ApiClass::Launch | ApiClass::GraphLaunch) {
             if let Some(last) = last {
                 *last = Some(call.span.end);
             }
-        } else if waits.contains(&id) {
+        } else if waits {
             let since = last.and_then(|end| *end).unwrap_or(call.span.start);
             let span = ops.outer_call(id).unwrap_or(Span {
                 start: since.min(call.span.start),
@@ -207,13 +212,34 @@ impl WaitingOperators {
             calls.sort_by_key(|(span, _)| span.start);
             calls.dedup_by_key(|(span, _)| span.start);
         }
-        let all = WaitingOperators(threads);
+        let mut launching: Vec<Vec<bool>> = (threads.iter())
+            .map(|calls| vec![false; calls.len()])
+            .collect();
+        let mut near = vec![0_usize; threads.len()];
         let launches = run.profile.calls.iter();
-        let launches = launches.filter(|call| call.class == ApiClass::Launch);
-        let launching: FxHashSet<CallId> = launches.filter_map(|call| all.around(call)).collect();
-        let mut threads = all.0;
-        for calls in &mut threads {
-            calls.retain(|(_, wait)| launching.contains(wait));
+        for launch in launches.filter(|call| call.class == ApiClass::Launch) {
+            let thread = launch.thread.idx();
+            let (Some(calls), Some(near)) = (threads.get(thread), near.get_mut(thread)) else {
+                continue;
+            };
+            let started = |(span, _): &(Span, CallId)| span.start <= launch.span.start;
+            *near = partition_point_near(calls, *near, started);
+            let Some(at) = near.checked_sub(1) else {
+                continue;
+            };
+            if calls
+                .get(at)
+                .is_some_and(|(span, _)| launch.span.end <= span.end)
+                && let Some(flag) = launching
+                    .get_mut(thread)
+                    .and_then(|flags| flags.get_mut(at))
+            {
+                *flag = true;
+            }
+        }
+        for (calls, launching) in threads.iter_mut().zip(launching) {
+            let mut launching = launching.into_iter();
+            calls.retain(|_| launching.next() == Some(true));
         }
         WaitingOperators(threads)
     }
