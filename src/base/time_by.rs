@@ -7,42 +7,60 @@ use rustc_hash::FxHashMap;
 
 /// Times in ns by key.
 #[derive(Debug, Clone)]
-pub(crate) struct TimeBy<K>(FxHashMap<K, i64>);
+pub(crate) struct TimeBy<K> {
+    times: FxHashMap<K, i64>,
+    /// The key added last, with time that is not in `times` yet: the next key is mostly the same.
+    last: Option<(K, i64)>,
+}
 
 impl<K> Default for TimeBy<K> {
     fn default() -> TimeBy<K> {
-        TimeBy(FxHashMap::default())
+        TimeBy {
+            times: FxHashMap::default(),
+            last: None,
+        }
     }
 }
 
 impl<K: Copy + Eq + Hash + Ord> TimeBy<K> {
     pub(crate) fn add(&mut self, key: K, ns: i64) {
-        let time = self.0.entry(key).or_default();
-        *time = time.saturating_add(ns);
+        if let Some((last, sum)) = &mut self.last
+            && *last == key
+        {
+            *sum = sum.saturating_add(ns);
+        } else if let Some((before, sum)) = self.last.replace((key, ns)) {
+            let time = self.times.entry(before).or_default();
+            *time = time.saturating_add(sum);
+        }
     }
 
     pub(crate) fn append(&mut self, other: TimeBy<K>) {
-        for (key, ns) in other.0 {
+        for (key, ns) in other.iter() {
             self.add(key, ns);
         }
     }
 
     /// The sum of all times.
     pub(crate) fn ns(&self) -> i64 {
-        self.0.values().fold(0, |sum, ns| sum.saturating_add(*ns))
+        self.iter().fold(0, |sum, (_, ns)| sum.saturating_add(ns))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.iter().count()
     }
 
     pub(crate) fn contains(&self, key: K) -> bool {
-        self.0.contains_key(&key)
+        self.times.contains_key(&key) || self.last.is_some_and(|(last, _)| last == key)
     }
 
     /// Keys and times, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, i64)> + '_ {
-        self.0.iter().map(|(key, ns)| (*key, *ns))
+        let times = self.times.iter().map(|(key, ns)| match self.last {
+            Some((last, more)) if last == *key => (*key, ns.saturating_add(more)),
+            _ => (*key, *ns),
+        });
+        let new = self.last.filter(|(key, _)| !self.times.contains_key(key));
+        times.chain(new)
     }
 
     /// Keys and times, longest first.
@@ -91,5 +109,19 @@ mod tests {
         times.append([(2, 1)].into_iter().collect());
         assert_eq!((times.longest(), times.most()), (Some(2), Some(2)));
         assert_eq!(times.sorted(), [(2, 31), (1, 30)]);
+    }
+
+    #[test]
+    fn times_of_a_key_add_up_in_any_order() {
+        let times: TimeBy<char> = [('a', 1), ('a', 2), ('b', 4), ('a', 8), ('b', 16)]
+            .into_iter()
+            .collect();
+        assert_eq!(times.sorted(), [('b', 20), ('a', 11)]);
+        assert_eq!((times.len(), times.ns()), (2, 31));
+        assert!(times.contains('b') && !times.contains('c'));
+        assert_eq!((times.longest(), times.most()), (Some('b'), Some('b')));
+        let mut both = times.clone();
+        both.append(times);
+        assert_eq!(both.sorted(), [('b', 40), ('a', 22)]);
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::affected::LongGap;
 use super::before_update::BeforeUpdate;
@@ -247,7 +248,9 @@ pub(super) fn groups(
     let waited_for: FxHashMap<CallId, (CopyKind, u64)> = waited_for.collect();
     let mut groups = Vec::new();
     for (row, device) in run.timeline.devices.iter().enumerate() {
-        let mut by_key: FxHashMap<Key, GapSums> = FxHashMap::default();
+        let mut by_key: IndexMap<Key, GapSums, FxBuildHasher> = IndexMap::default();
+        // Where the gap before was counted: the next one mostly belongs there as well.
+        let mut last = 0;
         let avoidable = Avoidable::of(run, device, ops);
         let reliable = device.gaps.iter().enumerate();
         for (at, gap) in reliable.filter(|(_, gap)| gap.reliable_ns > 0) {
@@ -274,7 +277,18 @@ pub(super) fn groups(
                 loader: (gap.cause == GapCause::DataLoading)
                     .then(|| loaders.kind(run, device, gap)),
             };
-            let sums = by_key.entry((gap.cause, blamed)).or_default();
+            let key = (gap.cause, blamed);
+            if by_key
+                .get_index(last)
+                .is_none_or(|(known, _)| *known != key)
+            {
+                let entry = by_key.entry(key);
+                last = entry.index();
+                entry.or_default();
+            }
+            let Some((_, sums)) = by_key.get_index_mut(last) else {
+                continue;
+            };
             sums.gaps.push(gap.reliable_ns);
             sums.ns = sums.ns.saturating_add(gap.reliable_ns);
             let first_of_call = match gap.call.or(waited) {

@@ -56,8 +56,12 @@ impl<'a> Cells<'a> {
     }
 
     /// The integer in a column; `None` for any other value.
+    #[inline]
     pub(super) fn int(&self, column: usize) -> Option<i64> {
-        int(self.raw(column))
+        match self {
+            Cells::Page(row) => row.int(column),
+            Cells::Sql(_) => int(self.raw(column)),
+        }
     }
 
     /// The bytes of the text or blob in a column.

@@ -1,6 +1,7 @@
 //! Activity of the GPUs over time: parts of the window, steps and the longest gaps.
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::hash::Hash;
 
 use indexmap::IndexMap;
@@ -157,6 +158,8 @@ fn lanes_by<K: Copy + Eq + Hash>(
 struct Lane {
     time_ns: i64,
     parts: Vec<f64>,
+    /// The part in which the last kernel ended, and its bounds in ns from the start of the window.
+    last: (usize, f64, f64),
 }
 
 impl Lane {
@@ -166,10 +169,19 @@ impl Lane {
         if self.parts.is_empty() {
             self.parts = vec![0.0; LANE_PARTS];
         }
-        let width = window.ns() as f64 / LANE_PARTS as f64;
         let inside = span.clip(window);
         let from = inside.start.saturating_sub(window.start) as f64;
         let to = inside.end.saturating_sub(window.start) as f64;
+        // Mostly it lies in the same part as the one before.
+        let (last, left, right) = self.last;
+        if from >= left
+            && to <= right
+            && let Some(part) = self.parts.get_mut(last)
+        {
+            *part += (to - from).max(0.0);
+            return;
+        }
+        let width = window.ns() as f64 / LANE_PARTS as f64;
         let first = (from / width) as usize;
         for (i, part) in self.parts.iter_mut().enumerate().skip(first) {
             let (left, right) = (i as f64 * width, (i + 1) as f64 * width);
@@ -177,6 +189,7 @@ impl Lane {
                 break;
             }
             *part += (to.min(right) - from.max(left)).max(0.0);
+            self.last = (i, left, right);
         }
     }
 
@@ -231,13 +244,24 @@ fn device(run: &Run, row: usize, device: &DeviceTimeline, origin: i64) -> Device
 
 /// The longest gaps in time order, the first of equal ones. There may be a million.
 fn longest_gaps(device: &DeviceTimeline) -> Vec<(usize, &Gap)> {
-    let mut gaps: Vec<(usize, &Gap)> = device.gaps.iter().enumerate().collect();
-    if gaps.len() > MAX_GAPS {
-        gaps.select_nth_unstable_by_key(MAX_GAPS, |(at, gap)| (Reverse(gap.span.ns()), *at));
-        gaps.truncate(MAX_GAPS);
+    let mut longest: BinaryHeap<Reverse<(i64, Reverse<usize>)>> = BinaryHeap::new();
+    for (at, gap) in device.gaps.iter().enumerate() {
+        let length = Reverse((gap.span.ns(), Reverse(at)));
+        if longest.len() < MAX_GAPS {
+            longest.push(length);
+        } else if longest.peek().is_some_and(|shortest| length < *shortest) {
+            longest.pop();
+            longest.push(length);
+        }
     }
-    gaps.sort_unstable_by_key(|(at, _)| *at);
-    gaps
+    let mut rows: Vec<usize> = longest
+        .into_iter()
+        .map(|Reverse((_, Reverse(at)))| at)
+        .collect();
+    rows.sort_unstable();
+    let rows = rows.into_iter();
+    rows.filter_map(|at| Some((at, device.gaps.get(at)?)))
+        .collect()
 }
 
 fn gap(run: &Run, device: &DeviceTimeline, key: GapKey, gap: &Gap, origin: i64) -> GapRow {

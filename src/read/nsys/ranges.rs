@@ -154,14 +154,16 @@ impl Sink for Part {
         };
         self.skipped.rows += 1;
         let start = cells.int(START);
-        let span = match (kind, cells.raw(END)) {
-            (RangeKind::Mark, ValueRef::Null) => self.skipped.span(start, start),
+        let end = cells.int(END);
+        let is_open = end.is_none() && matches!(cells.raw(END), ValueRef::Null);
+        let span = match kind {
+            RangeKind::Mark if is_open => self.skipped.span(start, start),
             // Either the program never closed the range, or the capture ended first.
-            (_, ValueRef::Null) => self.skipped.start(start).map(|start| Span {
+            _ if is_open => self.skipped.start(start).map(|start| Span {
                 start,
                 end: i64::MAX,
             }),
-            _ => self.skipped.span(start, cells.int(END)),
+            _ => self.skipped.span(start, end),
         };
         let Some(span) = span else { return };
         let Some(thread) = self.skipped.owner(cells.int(THREAD)) else {

@@ -388,6 +388,20 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// The integer in a wanted column; `None` for any other value. Nearly all values that are read are integers.
+    #[inline]
+    pub(super) fn int(&self, wanted: usize) -> Option<i64> {
+        let column = self.layout.wanted.get(wanted)?.column;
+        let place = column.and_then(|column| self.places.get(column));
+        match place {
+            Some(&Place { kind, at }) if matches!(kind, 1..=6) => {
+                integer(self.record.get(at as usize..)?, length(kind) as usize)
+            }
+            Some(&Place { kind, .. }) if matches!(kind, 8 | 9) => Some(i64::from(kind - 8)),
+            _ => super::int(self.value(wanted)),
+        }
+    }
+
     /// The value of a column that is NULL: the rowid, or the value of the other columns.
     #[cold]
     fn other(&self, column: usize, others: &[usize]) -> ValueRef<'a> {
