@@ -79,8 +79,11 @@ pub(super) fn recognize<'r>(
     let hits: Vec<Vec<Hit<'_>>> = streams
         .par_iter()
         .map(|stream| {
-            let runs = stream.iter().flat_map(|run| scan(run, &adds_bias));
-            runs.collect()
+            let mut hits = Vec::new();
+            for run in stream {
+                scan(run, &adds_bias, &mut hits);
+            }
+            hits
         })
         .collect();
     let mut found = Matches::of(costed);
@@ -295,11 +298,12 @@ fn streams<'a>(costed: &Costed, works: &'a Works<'a>) -> Vec<Vec<Unbroken<'a>>> 
     streams.into_values().collect()
 }
 
+/// Adds the sequences in consecutive calls to `hits`.
 fn scan<'s>(
     calls: &'s [ChainLink<'s>],
     adds_bias: &dyn Fn(&ChainLink<'_>) -> bool,
-) -> Vec<Hit<'s>> {
-    let mut hits = Vec::new();
+    hits: &mut Vec<Hit<'s>>,
+) {
     let mut rest = calls;
     while !rest.is_empty() {
         if let Some([queries, keys]) = rope::queries_and_keys(rest) {
@@ -335,7 +339,6 @@ fn scan<'s>(
         };
         rest = rest.get(length.max(1)..).unwrap_or_default();
     }
-    hits
 }
 
 /// Maximum length of a sequence, in calls.
@@ -434,10 +437,10 @@ fn norm(run: &[ChainLink<'_>]) -> Option<(Kind, usize)> {
         matches!(l.family, Family::Pointwise | Family::Reduce | Family::Cast)
             && l.direction == first.direction
     };
-    let body: Vec<&ChainLink<'_>> = run.iter().take_while(part).take(12).collect();
+    let body = run.get(..run.iter().take(12).take_while(part).count())?;
     let has = |name: &str| body.iter().position(|l| l.name == name);
     let root = has("rsqrt").or_else(|| has("sqrt").filter(|_| has("div").is_some()))?;
-    let is_statistic = |l: &&ChainLink<'_>| matches!(l.name, "mean" | "var" | "var_mean");
+    let is_statistic = |l: &ChainLink<'_>| matches!(l.name, "mean" | "var" | "var_mean");
     let before = body.get(..root)?;
     let variance = before.iter().rposition(is_statistic)?;
     // A mean that is subtracted comes before a variance that is written out.

@@ -2,8 +2,10 @@
 //! occurrences and that of one fused operator.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use indexmap::{Equivalent, IndexMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::model::{Chain, ChainLink, Hit, Kind};
 use super::{patterns, rope};
@@ -21,7 +23,7 @@ pub(super) struct Matches<'r> {
     /// Rows of `chains` by kind, layer, operators and direction.
     by_name: FxHashMap<(Kind, String, String, Direction, Option<u64>), usize>,
     /// Repeated sequences of sites. Programs repeat themselves, so each sequence is analyzed once.
-    by_sites: FxHashMap<(Kind, Vec<SiteId>), Repeated>,
+    by_sites: IndexMap<Sequence, Repeated, FxBuildHasher>,
     /// The chain of each call that is part of one, or stands between its parts; empty without backward calls.
     by_call: Vec<Option<(usize, Place)>>,
 }
@@ -33,13 +35,47 @@ enum Place {
     Between,
 }
 
+/// The kind and the sites of a sequence.
+#[derive(PartialEq, Eq)]
+struct Sequence {
+    kind: Kind,
+    sites: Vec<SiteId>,
+}
+
+/// A sequence with its calls, with which a [`Sequence`] is looked up.
+struct Occurrence<'a, 's>(Kind, &'a [&'a ChainLink<'s>]);
+
+fn hash_sequence<H: Hasher>(kind: Kind, sites: impl Iterator<Item = SiteId>, state: &mut H) {
+    kind.hash(state);
+    sites.for_each(|site| site.hash(state));
+}
+
+impl Hash for Sequence {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash_sequence(self.kind, self.sites.iter().copied(), state);
+    }
+}
+
+impl Hash for Occurrence<'_, '_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        hash_sequence(self.0, self.1.iter().map(|link| link.site), state);
+    }
+}
+
+impl Equivalent<Sequence> for Occurrence<'_, '_> {
+    fn equivalent(&self, sequence: &Sequence) -> bool {
+        let sites = sequence.sites.iter().copied();
+        self.0 == sequence.kind && self.1.iter().map(|link| link.site).eq(sites)
+    }
+}
+
 /// The data that the occurrences of a sequence of sites share.
 struct Repeated {
     chain: usize,
     /// Time of one fused operator for one occurrence, if the costs are known.
     fused_ns: Option<f64>,
-    /// Time per site, summed.
-    times: Vec<i64>,
+    /// Per site: the time, summed, with calls and kernels.
+    parts: Vec<(i64, SitePart)>,
 }
 
 impl<'r> Matches<'r> {
@@ -50,7 +86,7 @@ impl<'r> Matches<'r> {
             costed,
             chains: Vec::new(),
             by_name: FxHashMap::default(),
-            by_sites: FxHashMap::default(),
+            by_sites: IndexMap::default(),
             by_call: vec![None; if trains { calls.len() } else { 0 }],
         }
     }
@@ -64,17 +100,18 @@ impl<'r> Matches<'r> {
         let kind = hit.kind;
         let members = patterns::kept(kind, hit.calls);
         let first = members.first()?;
-        let sites: Vec<SiteId> = members.iter().map(|l| l.site).collect();
-        let key = (kind, sites);
-        if !self.by_sites.contains_key(&key) {
+        let known = self.by_sites.get_index_of(&Occurrence(kind, &members));
+        let row = known.unwrap_or_else(|| {
             let repeated = Repeated {
                 chain: self.chain(kind, first, &members),
                 fused_ns: fused_ns(self.costed, kind, &members),
-                times: vec![0; members.len()],
+                parts: vec![Default::default(); members.len()],
             };
-            self.by_sites.insert(key.clone(), repeated);
-        }
-        let repeated = self.by_sites.get_mut(&key)?;
+            let sites = members.iter().map(|link| link.site).collect();
+            let sequence = Sequence { kind, sites };
+            self.by_sites.insert_full(sequence, repeated).0
+        });
+        let (_, repeated) = self.by_sites.get_index_mut(row)?;
         let chain = self.chains.get_mut(repeated.chain)?;
         let longest = members.iter().map(|l| l.time_ns).max().unwrap_or(0) as f64;
         // Small products are latency-bound: merged, they take at least as long as one of them now.
@@ -99,9 +136,6 @@ impl<'r> Matches<'r> {
         chain.fused_ns = (chain.fused_ns.zip(repeated.fused_ns.or(by_time)))
             .map(|(sum, ns)| sum + ns.max(least));
         chain.longest_ns += longest;
-        for link in &members {
-            add_kernels(self.costed, link, chain.parts.entry(link.site).or_default());
-        }
         let occurrence: f64 = members.iter().map(|link| link.time_ns as f64).sum();
         chain.slowest_ns = chain.slowest_ns.max(occurrence);
         // The backward of a repeated log-softmax is part of its chain.
@@ -120,9 +154,10 @@ impl<'r> Matches<'r> {
                 }
             }
         }
-        for (at, (link, sum)) in members.iter().zip(&mut repeated.times).enumerate() {
+        for (at, (link, (sum, part))) in members.iter().zip(&mut repeated.parts).enumerate() {
             let ns = link.time_ns as f64;
             *sum = sum.saturating_add(link.time_ns);
+            add_kernels(self.costed, link, part);
             chain.kernels += u64::from(link.kernels);
             chain.time_ns += ns;
             if at > 0 {
@@ -228,12 +263,13 @@ impl<'r> Matches<'r> {
 
     /// All chains, in a fixed order.
     pub(super) fn chains(mut self) -> Vec<Chain> {
-        for ((_, sites), repeated) in std::mem::take(&mut self.by_sites) {
+        for (sequence, repeated) in std::mem::take(&mut self.by_sites) {
             let Some(chain) = self.chains.get_mut(repeated.chain) else {
                 continue;
             };
-            for (site, ns) in sites.into_iter().zip(repeated.times) {
+            for (site, (ns, part)) in sequence.sites.into_iter().zip(repeated.parts) {
                 *chain.sites.entry(site).or_default() += ns as f64;
+                chain.parts.entry(site).or_default().add(&part);
             }
         }
         self.add_backward_of_chains();

@@ -211,7 +211,8 @@ fn rotations_of_halves_are_recognized_before_attention() {
         assert_eq!(ranges(&other), None, "{at}");
     }
     assert_eq!(ranges(&in_direction(&links, Direction::Bprop)), None);
-    let hits = scan(&links, &|_| false);
+    let mut hits = Vec::new();
+    scan(&links, &|_| false, &mut hits);
     let found: Vec<(Kind, usize)> = hits.iter().map(|hit| (hit.kind, hit.calls.len())).collect();
     assert_eq!(found, [(Kind::Rope, 7), (Kind::Rope, 7)]);
 }
