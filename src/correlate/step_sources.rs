@@ -12,7 +12,7 @@ use super::optimizer_steps::{self, OptimizerCalls};
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
 use super::step_work::{
     ALIKE_KERNELS, FEWEST_KERNELS, Launches, REGULAR, Recognized, SAME_WORK, WorkLaunches,
-    add_outermost, alike, counts, distances, launched_by_process, recurs_regularly,
+    add_outermost, alike, distances, launched_by_process, recurs_regularly,
 };
 use crate::base::statistics::median;
 use crate::profile::{
@@ -417,8 +417,8 @@ type TaskKind = (DeviceId, Task, ConfigId);
 struct KernelSequence {
     /// The kind of each, by its number.
     kinds: Vec<u32>,
-    /// Per kind: its task.
-    tasks: Vec<Task>,
+    /// Per kind: the number of its task, and whether that is one of a known graph.
+    tasks: Vec<(u32, bool)>,
     launched: Vec<i64>,
     /// Per kernel: when the step that it begins would have begun on the host, if the host waited or copied
     /// between the launch before and its own.
@@ -437,11 +437,17 @@ impl KernelSequence {
         work: &WorkLaunches,
     ) -> Option<KernelSequence> {
         let mut numbers: FxHashMap<TaskKind, u32> = FxHashMap::default();
-        let mut tasks: Vec<Task> = Vec::new();
+        let mut task_numbers: FxHashMap<Task, u32> = FxHashMap::default();
+        let mut tasks: Vec<(u32, bool)> = Vec::new();
         let mut number = |kind: TaskKind| {
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             *numbers.entry(kind).or_insert_with(|| {
-                tasks.push(kind.1);
-                u32::try_from(tasks.len() - 1).unwrap_or(u32::MAX)
+                let (_, task, _) = kind;
+                let new = u32::try_from(task_numbers.len()).unwrap_or(u32::MAX);
+                let known_graph = matches!(task, Task::Graph { exec: Some(_), .. });
+                let task = *task_numbers.entry(task).or_insert(new);
+                tasks.push((task, known_graph));
+                next
             })
         };
         let mut kernels: Vec<(i64, u32)> = Vec::with_capacity(work.len());
@@ -542,10 +548,10 @@ impl KernelSequence {
         let whole: Vec<Option<&[u32]>> = whole
             .map(|(from, until)| self.kinds.get(*from..*until))
             .collect();
-        let reference = self.counted((*whole.get(whole.len() / 2)?)?);
+        let mut typical = StepWork::of((*whole.get(whole.len() / 2)?)?, &self.tasks);
         let (first, last) = (*starts.first()?, *starts.last()?);
         let tail = self.kinds.get(last..)?;
-        let ends_whole = same_work(&self.counted(tail), &reference);
+        let ends_whole = typical.is_same(tail);
         // Where both ends of a capture may be anywhere in a step, the repetition may be one of its layers.
         if self.without_launch > 0 && !ends_whole {
             return None;
@@ -565,9 +571,7 @@ impl KernelSequence {
         if !goes_on && tail.iter().any(is_new) {
             return None;
         }
-        let is_same = |step: &Option<&[u32]>| {
-            step.is_some_and(|step| same_work(&self.counted(step), &reference))
-        };
+        let is_same = |step: &Option<&[u32]>| step.is_some_and(|step| typical.is_same(step));
         let mut same: Vec<bool> = whole.iter().map(is_same).collect();
         same.push(ends_whole);
         // The first iterations may differ: only a run of equal ones at the end is taken.
@@ -613,28 +617,66 @@ impl KernelSequence {
     fn replays_in(&self, anchor: &[usize], period: usize) -> bool {
         let kinds = anchor.first().and_then(|first| self.kinds.get(*first..));
         let mut kinds = kinds.unwrap_or_default().iter().take(period);
-        kinds.any(|kind| matches!(self.task(*kind), Some(Task::Graph { exec: Some(_), .. })))
-    }
-
-    fn task(&self, kind: u32) -> Option<Task> {
-        self.tasks.get(kind as usize).copied()
-    }
-
-    /// How often each task occurs among launches of these kinds.
-    fn counted(&self, kinds: &[u32]) -> FxHashMap<Task, usize> {
-        counts(kinds.iter().filter_map(|kind| self.task(*kind)))
+        kinds.any(|kind| {
+            let task = self.tasks.get(*kind as usize);
+            task.is_some_and(|(_, known_graph)| *known_graph)
+        })
     }
 }
 
-/// Whether two steps launch the same kernels as often, but for a few.
-fn same_work(a: &FxHashMap<Task, usize>, b: &FxHashMap<Task, usize>) -> bool {
-    let size = |counts: &FxHashMap<Task, usize>| counts.values().sum::<usize>();
-    let common: usize = a
-        .iter()
-        .map(|(task, count)| b.get(task).map_or(0, |other| *count.min(other)))
-        .sum();
-    let larger = size(a).max(size(b));
-    larger.saturating_sub(common) as f64 <= SAME_WORK * larger as f64
+/// How often each task occurs in a step.
+struct StepWork<'a> {
+    /// See [`KernelSequence::tasks`].
+    tasks: &'a [(u32, bool)],
+    counts: Vec<u32>,
+    size: usize,
+    /// The counts of another step while it is compared, otherwise all 0.
+    others: Vec<u32>,
+}
+
+impl<'a> StepWork<'a> {
+    /// The work of launches of these kinds.
+    fn of(kinds: &[u32], tasks: &'a [(u32, bool)]) -> StepWork<'a> {
+        let mut work = StepWork {
+            tasks,
+            counts: vec![0; tasks.len()],
+            size: kinds.len(),
+            others: vec![0; tasks.len()],
+        };
+        for kind in kinds {
+            let task = work.task(*kind);
+            if let Some(count) = work.counts.get_mut(task) {
+                *count += 1;
+            }
+        }
+        work
+    }
+
+    fn task(&self, kind: u32) -> usize {
+        self.tasks
+            .get(kind as usize)
+            .map_or(usize::MAX, |(task, _)| *task as usize)
+    }
+
+    /// Whether launches of these kinds are of the same tasks as often, but for a few.
+    fn is_same(&mut self, kinds: &[u32]) -> bool {
+        let mut common = 0_usize;
+        for kind in kinds {
+            let task = self.task(*kind);
+            if let (Some(other), Some(count)) = (self.others.get_mut(task), self.counts.get(task)) {
+                common += usize::from(*other < *count);
+                *other += 1;
+            }
+        }
+        for kind in kinds {
+            let task = self.task(*kind);
+            if let Some(other) = self.others.get_mut(task) {
+                *other = 0;
+            }
+        }
+        let larger = self.size.max(kinds.len());
+        larger.saturating_sub(common) as f64 <= SAME_WORK * larger as f64
+    }
 }
 
 /// When a process waited for the GPU or copied between host and GPU, and when a step that follows would
