@@ -124,17 +124,22 @@ impl<'a> NumberedName<'a> {
         if name.starts_with(b"{") {
             return None;
         }
-        let [seq, op_id, ..] = RangeText::KEYS;
-        let mut number = |key: &str| -> Option<Option<u64>> {
-            let Some(value) = rest.strip_prefix(key.as_bytes()) else {
-                return Some(None);
-            };
-            let (number, behind) = leading_number(value)?;
-            rest = behind;
-            Some(Some(number))
-        };
-        let (seq, op_id) = (number(seq)?, number(op_id)?);
+        let seq = number_after(&mut rest, b", seq = ")?;
+        let op_id = number_after(&mut rest, b", op_id = ")?;
         rest.is_empty().then_some(NumberedName { name, seq, op_id })
+    }
+}
+
+/// The number after one of [`RangeText::KEYS`] at the start of a text, which becomes what follows. `Some(None)` for a text
+/// that starts with something else, `None` without a number behind the key.
+fn number_after<const N: usize>(text: &mut &[u8], key: &[u8; N]) -> Option<Option<u64>> {
+    match text.split_first_chunk() {
+        Some((first, value)) if first == key => {
+            let (number, behind) = leading_number(value)?;
+            *text = behind;
+            Some(Some(number))
+        }
+        _ => Some(None),
     }
 }
 

@@ -87,6 +87,15 @@ impl Intervals {
         found
     }
 
+    /// Whether one has a time in common with `gap`, or ends or begins with it.
+    fn touches(&self, gap: Span) -> bool {
+        let is_before = |(span, _): &(Span, Option<CallId>)| span.end < gap.start;
+        let first = partition_point_near(&self.spans, self.near.get(), is_before);
+        self.near.set(first);
+        let first = self.spans.get(first);
+        first.is_some_and(|(span, _)| span.start <= gap.end)
+    }
+
     pub(super) fn contains(&self, time: i64) -> bool {
         self.spans
             .get(self.ended_by(time))
@@ -163,6 +172,8 @@ struct ThreadActivity {
     allocations: Intervals,
     modules: Intervals,
     first_launches: Intervals,
+    /// The union of all. Most gaps touch none.
+    any: Intervals,
 }
 
 /// Intervals of one kind, each with the call it came from, by thread or process, before they are merged.
@@ -406,13 +417,15 @@ impl<'a> HostIndex<'a> {
         let threads = self.launching.get(&process)?.iter().take(MOST_THREADS);
         let others = threads.filter(|thread| **thread != launch.thread);
         let others = others.filter_map(|thread| self.threads.get(thread.idx()));
-        let held = others.filter_map(|thread| {
-            let fills = |intervals: &Intervals, cause: GapCause| {
-                intervals.filling(gap, launch.span.start, cause)
-            };
-            fills(&thread.allocations, GapCause::Allocation)
-                .or_else(|| fills(&thread.copies, GapCause::BlockingCopy))
-        });
+        let held = others
+            .filter(|thread| thread.any.touches(gap))
+            .filter_map(|thread| {
+                let fills = |intervals: &Intervals, cause: GapCause| {
+                    intervals.filling(gap, launch.span.start, cause)
+                };
+                fills(&thread.allocations, GapCause::Allocation)
+                    .or_else(|| fills(&thread.copies, GapCause::BlockingCopy))
+            });
         held.max_by_key(|(_, _, ns)| *ns)
     }
 
@@ -538,6 +551,9 @@ fn held(
         start: at,
         end: until,
     } = launch.span;
+    if !thread.any.touches(gap) {
+        return is_slow(gap, launch).map(|ns| (GapCause::SlowLaunch, Some(id), ns));
+    }
     let fills = |intervals: &Intervals, cause| intervals.filling(gap, until, cause);
     let released = |intervals: &Intervals, cause: GapCause| {
         let (call, end) = intervals.released(gap, at)?;
@@ -778,6 +794,10 @@ fn threads(profile: &Profile, kinds: [Collected; 7]) -> Vec<ThreadActivity> {
                 *field(thread) = Intervals::merged(spans);
             }
         }
+    }
+    for thread in &mut threads {
+        let all = fields.iter().flat_map(|field| field(thread).spans.clone());
+        thread.any = Intervals::merged(all.collect());
     }
     threads
 }

@@ -460,12 +460,29 @@ fn integer(bytes: &[u8], length: usize) -> Option<i64> {
 /// The length of a value in bytes, by its serial type.
 #[inline]
 fn length(kind: u32) -> u32 {
-    const FIXED: [u8; 12] = [0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0];
-    match FIXED.get(kind as usize) {
+    match SHORT_LENGTHS.get(kind as usize) {
         Some(bytes) => u32::from(*bytes),
         None => (kind - 12) / 2,
     }
 }
+
+/// The lengths of values whose serial types take one byte.
+#[allow(clippy::indexing_slicing)] // Evaluated by the compiler.
+const SHORT_LENGTHS: [u8; 128] = {
+    let mut lengths = [0; 128];
+    let mut kind = 0;
+    while kind < 128 {
+        lengths[kind] = match kind {
+            0 | 8..=11 => 0,
+            1..=4 => kind as u8,
+            5 => 6,
+            6 | 7 => 8,
+            _ => (kind as u8 - 12) / 2,
+        };
+        kind += 1;
+    }
+    lengths
+};
 
 /// A number of one to nine bytes, and the bytes after it.
 #[inline]
@@ -671,23 +688,31 @@ fn places(record: &[u8], into: &mut [Place]) -> Option<usize> {
     let header = usize::try_from(header).ok()?;
     let before = record.len() - rest.len();
     let mut kinds = without_nulls(record.get(before..header)?);
-    let mut at = u32::try_from(header).ok()?;
+    // Positions beyond 32 bits lie behind the end of the record, which is checked last.
+    let mut at = header as u64;
     let mut known = 0;
     for place in into {
         let Some((&first, rest)) = kinds.split_first() else {
             break;
         };
-        let kind = if first < 0x80 {
-            kinds = rest;
-            u32::from(first)
-        } else {
-            let (kind, rest) = varint(kinds)?;
-            kinds = rest;
-            u32::try_from(kind).ok()?
+        let (kind, bytes) = match SHORT_LENGTHS.get(usize::from(first)) {
+            Some(bytes) => {
+                kinds = rest;
+                (u32::from(first), u32::from(*bytes))
+            }
+            None => {
+                let (kind, rest) = varint(kinds)?;
+                kinds = rest;
+                let kind = u32::try_from(kind).ok()?;
+                (kind, length(kind))
+            }
         };
-        *place = Place { kind, at };
-        at = at.checked_add(length(kind))?;
+        *place = Place {
+            kind,
+            at: at as u32,
+        };
+        at += u64::from(bytes);
         known += 1;
     }
-    (at as usize <= record.len()).then_some(known)
+    (at <= record.len() as u64).then_some(known)
 }
