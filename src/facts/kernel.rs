@@ -1,6 +1,9 @@
 //! Facts of one kernel of a site: its name and launch configuration.
 
+use std::sync::OnceLock;
+
 use super::fact::{Answer, FactEntry, Subject, facts};
+use super::maker::Maker;
 use super::message::message_of;
 use super::site::SiteScope;
 use crate::base::DType;
@@ -15,6 +18,8 @@ pub(super) struct KernelScope<'a> {
     pub(super) kernel: &'a SiteKernel,
     pub(super) name: &'a DecodedName,
     pub(super) config: LaunchConfig,
+    /// Who made it, once a rule has asked: dozens do.
+    pub(super) maker: OnceLock<Option<Maker>>,
 }
 
 /// The subject type of kernel facts.
@@ -33,6 +38,7 @@ impl<'a> KernelScope<'a> {
             kernel,
             name: site.decoded().get(row)?,
             config: configs.get(kernel.config.idx()).copied()?,
+            maker: OnceLock::new(),
         })
     }
 }

@@ -253,6 +253,10 @@ pub(crate) fn product_of(kernel: &DecodedName) -> Option<&'static str> {
 
 /// The maker of a kernel by its name, else by the namespace of its operator.
 fn of_kernel(k: &KernelScope<'_>) -> Option<Maker> {
+    *k.maker.get_or_init(|| by_name_or_operator(k))
+}
+
+fn by_name_or_operator(k: &KernelScope<'_>) -> Option<Maker> {
     let by_name = maker(&k.name.base, k.name.triton);
     let strings = &k.site.table.costed.run.profile;
     let full = || readable(strings.text(k.kernel.name));

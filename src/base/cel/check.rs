@@ -167,7 +167,15 @@ impl<'a, N: NameResolver> Checker<'a, N> {
                 if scalars.windows(2).any(|pair| pair.first() != pair.last()) {
                     return self.mistake(at, "a list of different types", "");
                 }
-                Some((Node::List(exprs), Type::List(scalars.first().copied())))
+                let literals = exprs.iter().map(|item| match &item.node {
+                    Node::Literal(value) => Some(value.clone()),
+                    _ => None,
+                });
+                let node = match literals.collect() {
+                    Some(values) => Node::Literals(values),
+                    None => Node::List(exprs),
+                };
+                Some((node, Type::List(scalars.first().copied())))
             }
             AstKind::Map(entries) => self.map(at, entries),
         }

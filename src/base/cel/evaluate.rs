@@ -176,6 +176,9 @@ impl<S: Bindings> Evaluator<'_, S> {
     }
 
     fn is_in(&self, item: &Tree<S::Name>, container: &Tree<S::Name>) -> Result<bool, S::Failure> {
+        if let Node::Literals(list) = &container.node {
+            return Ok(list.contains(&*self.value(item)?));
+        }
         if is_list(container) {
             let (item, list) = both(self.value(item), self.items(container))?;
             return Ok(list.contains(&item));
@@ -232,9 +235,9 @@ impl<S: Bindings> Evaluator<'_, S> {
             },
             Node::Index(parts) => return self.index(parts).map(Cow::Owned),
             Node::Size(of) => Value::Int(self.size(of)? as i64),
-            Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => {
-                self.strings(expr)?
-            }
+            Node::List(_)
+            | Node::Literals(_)
+            | Node::Comprehension(Macro::Filter | Macro::Map, _) => self.strings(expr)?,
             Node::Map(entries) => self.map(entries)?,
             Node::All(_)
             | Node::Any(_)
@@ -327,6 +330,7 @@ impl<S: Bindings> Evaluator<'_, S> {
     fn items(&self, list: &Tree<S::Name>) -> Result<Vec<Value>, S::Failure> {
         let items = match &list.node {
             Node::List(items) => self.all(items)?,
+            Node::Literals(values) => values.clone(),
             Node::If(parts) => self.items(self.branch(parts)?)?,
             Node::Binary(_, operands) => {
                 let [left, right] = &**operands;
@@ -422,7 +426,9 @@ fn is_arithmetic(operator: BinaryOperator) -> bool {
 /// Returns true for nodes that compute a list. A name of a list is a plain value.
 fn is_list<N>(expr: &Tree<N>) -> bool {
     match &expr.node {
-        Node::List(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => true,
+        Node::List(_) | Node::Literals(_) | Node::Comprehension(Macro::Filter | Macro::Map, _) => {
+            true
+        }
         Node::Binary(BinaryOperator::Add, operands) => operands.iter().any(is_list),
         Node::If(parts) => parts.iter().skip(1).any(is_list),
         _ => false,

@@ -264,6 +264,8 @@ pub(crate) enum Node<N> {
     Binary(BinaryOperator, Box<[Tree<N>; 2]>),
     Index(Box<[Tree<N>; 2]>),
     List(Vec<Tree<N>>),
+    /// A list of literals, as nearly all are.
+    Literals(Vec<Value>),
     Map(Vec<(Tree<N>, Tree<N>)>),
     Size(Box<Tree<N>>),
     /// `contains`, `startsWith` or `endsWith`.
