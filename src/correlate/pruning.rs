@@ -18,8 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::timeline::HOST_BUSY_NS;
 use crate::profile::{
-    ApiCall, ApiClass, CorrelationMap, HostRange, ProcessId, Profile, RangeKind, SerialNumber,
-    Span, StrId, ThreadId,
+    ApiCall, ApiClass, CorrelationMap, HostRange, Profile, RangeKind, SerialNumber, Span, StrId,
+    ThreadId,
 };
 use crate::read::{
     DeferredRanges, Part, PartDomain, PartPruner, PartRange, PartText, PartThread, Pruning,
@@ -47,10 +47,15 @@ impl Pruning for UnneededRanges {
     fn restore(&self, deferred: DeferredRanges, profile: &mut Profile) {
         let before = profile.ranges.len();
         let count = deferred.ranges.len();
-        let nodes: FxHashSet<(ProcessId, SerialNumber)> = deferred.nodes.into_iter().collect();
+        let nodes = deferred
+            .nodes
+            .iter()
+            .map(|(process, number)| (*process, Some(*number)));
+        let nodes: CorrelationMap<()> = CorrelationMap::for_numbers(nodes);
         for range in deferred.ranges {
-            let number = profile.process_of(range.thread).zip(range.seq);
-            if deferred.all_needed || number.is_some_and(|number| nodes.contains(&number)) {
+            let process = profile.process_of(range.thread);
+            let is_needed = process.is_some_and(|process| nodes.contains(process, range.seq));
+            if deferred.all_needed || is_needed {
                 profile.ranges.push(range);
             } else {
                 profile.pruned_starts.add(range.thread, range.span.start);

@@ -5,7 +5,6 @@ use rayon::iter::{
     IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
 };
 use rayon::slice::ParallelSliceMut;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layers::{FsdpBrackets, ScopeTraits};
 use super::model::{ArgValue, ArgsId, Direction, LayerSource, OpArgs, ScopeId};
@@ -14,7 +13,8 @@ use super::range_syntax::FsdpPhase;
 use super::scope_builder::{self, ScopeBuilder};
 use super::scope_tree::{ScopeContext, ScopeTree};
 use crate::profile::{
-    ApiCall, HostRange, ProcessId, Profile, RangeId, SerialNumber, StrId, ThreadId, collective_in,
+    ApiCall, CorrelationMap, HostRange, ProcessId, Profile, RangeId, RowMap, SerialNumber, StrId,
+    ThreadId, collective_in,
 };
 
 /// Most ranges around that of a process group in which its call is looked for.
@@ -114,7 +114,7 @@ impl<'p> ScopeQuery<'_, 'p> {
             operator: choice.operator,
             from_forward: choice.from_forward,
             node_seq: (choice.from_forward)
-                .then(|| self.tree.node_seq(choice.range))
+                .then(|| self.tree.node_seq(choice.range).map(SerialNumber::get))
                 .flatten(),
             range: range_id,
             named,
@@ -414,11 +414,14 @@ pub(crate) fn forwards(
     let chosen = chosen(profile, texts, tree, builder);
     let ranges: Vec<RangeId> = chosen.iter().map(|(_, range)| *range).collect();
     tree.add(&builder.add_ranges(&ranges));
-    let scopes = chosen
-        .into_iter()
-        .filter_map(|(node, range)| Some((node, builder.scope_of(range)?)));
+    let mut of_node = RowMap::for_rows(tree.scopes.len());
+    for (node, range) in chosen {
+        if let Some(scope) = builder.scope_of(range) {
+            of_node.insert(node.idx(), scope);
+        }
+    }
     ForwardRanges {
-        of_node: scopes.collect(),
+        of_node,
         node_starts: node_starts(profile, texts, tree),
     }
 }
@@ -470,11 +473,11 @@ fn chosen(
     if nodes.is_empty() {
         return Vec::new();
     }
-    let wanted: FxHashSet<(ProcessId, u64)> = nodes.iter().map(|n| (n.process, n.seq)).collect();
-    let mut origins = origins(profile, texts, builder, &wanted);
-    origins.par_sort_unstable_by_key(|o| (o.process, o.seq, o.start, o.range));
+    let numbers = nodes.iter().map(|n| (n.process, Some(n.seq)));
+    let wanted = CorrelationMap::for_numbers(numbers);
+    let origins = Origins::of(origins(profile, texts, builder, &wanted), wanted);
     (nodes.par_iter())
-        .filter_map(|n| Some((n.scope, origin_of(n, &origins)?)))
+        .filter_map(|n| Some((n.scope, origins.of_node(n)?)))
         .collect()
 }
 
@@ -482,14 +485,14 @@ fn chosen(
 #[derive(Debug)]
 pub(crate) struct ForwardRanges {
     /// Per scope that is an autograd node: the forward range that recorded it.
-    of_node: FxHashMap<ScopeId, ScopeId>,
+    of_node: RowMap<ScopeId>,
     /// Process, sequence number and start of all nodes, sorted.
     node_starts: Vec<(ProcessId, u64, i64)>,
 }
 
 impl ForwardRanges {
     fn of(&self, node: ScopeId) -> Option<ScopeId> {
-        self.of_node.get(&node).copied()
+        self.of_node.get(node.idx()).copied()
     }
 
     /// When the first node with a sequence number ran after a time.
@@ -507,7 +510,7 @@ impl ForwardRanges {
 struct AutogradNode {
     scope: ScopeId,
     process: ProcessId,
-    seq: u64,
+    seq: SerialNumber,
     start: i64,
     stem: Option<StrId>,
     reentrant: bool,
@@ -516,7 +519,7 @@ struct AutogradNode {
 #[derive(Debug, Clone, Copy)]
 struct ForwardCandidate {
     process: ProcessId,
-    seq: u64,
+    seq: SerialNumber,
     start: i64,
     range: RangeId,
     stem: Option<StrId>,
@@ -552,14 +555,14 @@ fn origins(
     profile: &Profile,
     texts: &RangeInfos,
     builder: &ScopeBuilder<'_>,
-    wanted: &FxHashSet<(ProcessId, u64)>,
+    wanted: &CorrelationMap<Group>,
 ) -> Vec<ForwardCandidate> {
     (profile.ranges.par_iter())
         .enumerate()
         .filter_map(|(id, range)| {
             let seq = range.seq?;
             let process = profile.process_of(range.thread)?;
-            if !wanted.contains(&(process, seq.get())) {
+            if !wanted.contains(process, range.seq) {
                 return None;
             }
             let meaning = texts.of(range);
@@ -569,7 +572,7 @@ fn origins(
             }
             Some(ForwardCandidate {
                 process,
-                seq: seq.get(),
+                seq,
                 start: range.span.start,
                 range: RangeId::new(id),
                 stem: Some(named.stem),
@@ -579,25 +582,72 @@ fn origins(
         .collect()
 }
 
-/// The origin of a node among the ranges with its number, sorted.
-fn origin_of(node: &AutogradNode, origins: &[ForwardCandidate]) -> Option<RangeId> {
-    /// More ranges with one number than any operator nests; bounds the work for malicious files.
-    const LOOK_BACK: usize = 64;
-    let before = origins
-        .partition_point(|o| (o.process, o.seq, o.start) < (node.process, node.seq, node.start));
-    let mut best: Option<((bool, bool), RangeId)> = None;
-    let earlier = origins.get(..before).unwrap_or_default();
-    for origin in earlier.iter().rev().take(LOOK_BACK) {
-        if (origin.process, origin.seq) != (node.process, node.seq) {
-            break;
+/// Where the candidates with one number are among all.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    from: usize,
+    count: usize,
+}
+
+/// The candidates for the origins of nodes: those with one number stand together, by start.
+struct Origins {
+    candidates: Vec<ForwardCandidate>,
+    groups: CorrelationMap<Group>,
+}
+
+impl Origins {
+    /// Groups candidates that are in the order of their starts.
+    fn of(candidates: Vec<ForwardCandidate>, mut groups: CorrelationMap<Group>) -> Origins {
+        for origin in &candidates {
+            if let Some(slot) = groups.slot(origin.process, Some(origin.seq)) {
+                slot.get_or_insert(Group {
+                    from: usize::MAX,
+                    count: 0,
+                })
+                .count += 1;
+            }
         }
-        let score = (
-            origin.recomputed == node.reentrant,
-            origin.stem == node.stem,
-        );
-        if best.is_none_or(|(high, _)| score > high) {
-            best = Some((score, origin.range));
+        let mut sorted = candidates.clone();
+        let mut free = 0;
+        for origin in candidates {
+            let slot = groups.slot(origin.process, Some(origin.seq));
+            let Some(group) = slot.and_then(Option::as_mut) else {
+                continue;
+            };
+            if group.from == usize::MAX {
+                group.from = free;
+                free += group.count;
+                group.count = 0;
+            }
+            if let Some(place) = sorted.get_mut(group.from + group.count) {
+                *place = origin;
+                group.count += 1;
+            }
+        }
+        Origins {
+            candidates: sorted,
+            groups,
         }
     }
-    best.map(|(_, range)| range)
+
+    /// The origin of a node among the ranges with its number.
+    fn of_node(&self, node: &AutogradNode) -> Option<RangeId> {
+        /// More ranges with one number than any operator nests; bounds the work for malicious files.
+        const LOOK_BACK: usize = 64;
+        let group = self.groups.get(node.process, Some(node.seq))?;
+        let origins = self.candidates.get(group.from..group.from + group.count)?;
+        let before = origins.partition_point(|origin| origin.start < node.start);
+        let mut best: Option<((bool, bool), RangeId)> = None;
+        let earlier = origins.get(..before).unwrap_or_default();
+        for origin in earlier.iter().rev().take(LOOK_BACK) {
+            let score = (
+                origin.recomputed == node.reentrant,
+                origin.stem == node.stem,
+            );
+            if best.is_none_or(|(high, _)| score > high) {
+                best = Some((score, origin.range));
+            }
+        }
+        best.map(|(_, range)| range)
+    }
 }

@@ -119,10 +119,9 @@ impl<'a> ScopeTree<'a> {
     }
 
     /// The sequence number of an autograd node: on its outermost range or on the one inside it.
-    pub(crate) fn node_seq(&self, node: ScopeId) -> Option<u64> {
+    pub(crate) fn node_seq(&self, node: ScopeId) -> Option<SerialNumber> {
         let own = self.range(node)?.1.seq;
-        let number = own.or_else(|| self.inner_seqs.get(&node).copied());
-        number.map(SerialNumber::get)
+        own.or_else(|| self.inner_seqs.get(&node).copied())
     }
 
     pub(crate) fn context(&self, scope: ScopeId) -> Option<&ScopeContext> {

@@ -104,8 +104,8 @@ impl<'a> RangeText<'a> {
     }
 }
 
-/// A range text that is a name without commas and, at most, the two numbers in their usual order: nearly all of the
-/// millions of texts of a large profile.
+/// A range text that is a name without commas and, at most, the two numbers and the sizes in their usual order: nearly
+/// all of the millions of texts of a large profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NumberedName<'a> {
     /// What stands before the first comma.
@@ -114,6 +114,8 @@ pub(crate) struct NumberedName<'a> {
     pub seq: Option<u64>,
     /// As in [`RangeText`].
     pub op_id: Option<u64>,
+    /// As in [`RangeText`].
+    pub sizes: Option<&'a [u8]>,
 }
 
 impl<'a> NumberedName<'a> {
@@ -126,7 +128,21 @@ impl<'a> NumberedName<'a> {
         }
         let seq = number_after(&mut rest, b", seq = ")?;
         let op_id = number_after(&mut rest, b", op_id = ")?;
-        rest.is_empty().then_some(NumberedName { name, seq, op_id })
+        let sizes = match rest.split_first_chunk() {
+            Some((b", sizes = ", sizes @ [b'[', .., b']']))
+                if memchr::memchr(b'=', sizes).is_none() =>
+            {
+                rest = &[];
+                Some(sizes)
+            }
+            _ => None,
+        };
+        rest.is_empty().then_some(NumberedName {
+            name,
+            seq,
+            op_id,
+            sizes,
+        })
     }
 }
 
@@ -179,12 +195,15 @@ mod tests {
             "aten::mm, op_id = 5",
             "aten::mm, seq = 0, op_id = 18",
             "aten::mm, seq = 9999999999999999999, op_id = 1",
+            "aten::mm, seq = 1, op_id = 2, sizes = [[2, 3], []]",
+            "aten::mm, op_id = 2, sizes = []",
+            "aten::mm, sizes = [[2, 3]]",
         ] {
             let parts = numbered(text).map(|parts| RangeText {
                 name: std::str::from_utf8(parts.name).unwrap(),
                 seq: parts.seq,
                 op_id: parts.op_id,
-                sizes: None,
+                sizes: parts.sizes.map(|sizes| std::str::from_utf8(sizes).unwrap()),
             });
             assert_eq!(parts, Some(RangeText::split(text)), "{text}");
         }
@@ -192,7 +211,9 @@ mod tests {
             "aten::mm, op_id = 18, seq = 7",
             "aten::mm, seq = 18446744073709551615, op_id = 1",
             "aten::mm, seq = , op_id = 1",
-            "aten::mm, seq = 1, op_id = 2, sizes = [[2]]",
+            "aten::mm, seq = 1, op_id = 2, sizes = [[2]] ",
+            "aten::mm, sizes = [[2]], seq = 3",
+            "aten::mm, sizes = [[2]], input_op_ids = [(1, 0)]",
             "aten::mm, seq = 1 , op_id = 2",
             "{'mod': 'x', 'op': 'y'}",
             "{'mod': 'x', seq = 3",

@@ -23,12 +23,14 @@ impl RangeName {
         // The name of nearly every range has been seen, and need not be checked again.
         if let Some(parts) = NumberedName::of(text)
             && let Some(name) = strings.find_bytes(parts.name)
+            && let args = parts.sizes.map(|sizes| strings.find_bytes(sizes))
+            && args != Some(None)
         {
             return RangeName {
                 text: name,
                 seq: parts.seq.and_then(SerialNumber::new),
                 op_id: parts.op_id.and_then(SerialNumber::new),
-                args: None,
+                args: args.flatten(),
             };
         }
         RangeName::split(&String::from_utf8_lossy(text), strings)
