@@ -2,10 +2,13 @@
 //! steps, and the search of a library for the best algorithm. It is not representative of a steady run, so
 //! figures and savings leave it out.
 
+use rayon::prelude::*;
+
 use super::model::{ExcludedTime, Exclusion, StepSource};
 use super::step_work::Launches;
 use super::steps::Steps;
 use super::timeline::launch_time;
+use crate::base::search::partition_point_near;
 use crate::base::statistics::median;
 use crate::profile::{ApiClass, Profile, Span};
 
@@ -128,8 +131,8 @@ impl Exclusions {
 }
 
 fn launched(profile: &Profile, launches: Launches<'_>) -> Vec<Launched> {
-    let kernels = profile.kernels.iter().map(|kernel| kernel.span);
-    let graphs = profile.graphs.iter().map(|graph| graph.span);
+    let kernels = profile.kernels.par_iter().map(|kernel| kernel.span);
+    let graphs = profile.graphs.par_iter().map(|graph| graph.span);
     let kernels = kernels.zip(launches.kernels);
     let work = kernels.chain(graphs.zip(launches.graphs));
     work.map(|(span, call)| (launch_time(profile, span, *call), span.ns()))
@@ -231,9 +234,15 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
 /// overlap, work belongs to the later one.
 fn times_in(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
     let mut times = vec![0_i64; spans.len()];
+    let mut begun = 0;
     for (at, ns) in launched {
-        let inside = Span::position(spans, *at);
-        if let Some(time) = inside.and_then(|step| times.get_mut(step)) {
+        begun = partition_point_near(spans, begun, |span| span.start <= *at);
+        let Some(last) = begun.checked_sub(1) else {
+            continue;
+        };
+        if spans.get(last).is_some_and(|span| span.contains(*at))
+            && let Some(time) = times.get_mut(last)
+        {
             *time = time.saturating_add(*ns);
         }
     }

@@ -112,8 +112,10 @@ pub fn correlate_with(mut profile: Profile, vocabulary: &Vocabulary<'_>, hints: 
     let mut arguments = Arguments::default();
     let ((mut launches, work_calls), texts) = rayon::join(
         || {
-            let launches = launches::launches(&profile);
-            (launches, launches::work_calls(&profile))
+            rayon::join(
+                || launches::launches(&profile),
+                || launches::work_calls(&profile),
+            )
         },
         || {
             let distinct = RangeTexts::by_ranges(&profile);

@@ -1,6 +1,7 @@
 //! Calls in which a thread that launches kernels waits for the GPU, and the idle time that follows because
 //! they empty its queue.
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::model::{GapCause, Step, Timeline, Wait};
@@ -145,7 +146,7 @@ pub(super) fn blame_for_late_launches(
     let steps: Vec<Span> = (steps.iter().filter(|step| !step.warmup))
         .map(|step| step.span)
         .collect();
-    for device in &mut timeline.devices {
+    timeline.devices.par_iter_mut().for_each(|device| {
         let idle = SpanSums::of(device.gaps.iter().map(|gap| gap.span));
         for gap in &mut device.gaps {
             let late = gap.cause == GapCause::HostLate;
@@ -171,7 +172,7 @@ pub(super) fn blame_for_late_launches(
                 gap.call = Some(wait.id);
             }
         }
-    }
+    });
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use rayon::prelude::*;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::affected::LongGap;
@@ -246,8 +247,7 @@ pub(super) fn groups(
     let waiting_operators = WaitingOperators::of(run, ops);
     let waited_for = run.waits.iter().filter_map(|w| Some((w.id, w.copy?)));
     let waited_for: FxHashMap<CallId, (CopyKind, u64)> = waited_for.collect();
-    let mut groups = Vec::new();
-    for (row, device) in run.timeline.devices.iter().enumerate() {
+    let of_device = |(row, device): (usize, &DeviceTimeline)| {
         let mut by_key: IndexMap<Key, GapSums, FxBuildHasher> = IndexMap::default();
         // Where the gap before was counted: the next one mostly belongs there as well.
         let mut last = 0;
@@ -383,13 +383,14 @@ pub(super) fn groups(
         for ((cause, blamed), sums) in by_key {
             by_cause.entry(cause).or_default().insert(blamed, sums);
         }
-        for (cause, by_op) in by_cause {
-            for (blamed, sums) in bounded(by_op) {
-                groups.push(group(run, device, (cause, blamed), sums));
-            }
-        }
-    }
-    groups
+        let groups = by_cause.into_iter().flat_map(|(cause, by_op)| {
+            let by_op = bounded(by_op).into_iter();
+            by_op.map(move |(blamed, sums)| group(run, device, (cause, blamed), sums))
+        });
+        groups.collect::<Vec<GapGroup>>()
+    };
+    let devices = run.timeline.devices.par_iter().enumerate();
+    devices.flat_map_iter(of_device).collect()
 }
 
 /// Whether a site is communication or part of the optimizer, which a graph of the model leaves as they are.

@@ -33,6 +33,7 @@ pub(super) struct ProgramSigns {
     before_compile: bool,
     packed_sequences: bool,
     late: Option<(StrId, f64)>,
+    late_function: Option<LateFunction>,
     /// As [`equal_networks::of`] says.
     pub(super) equal_networks: Option<Option<EqualNetworks>>,
     /// As [`late_layers::of`] says.
@@ -76,6 +77,7 @@ impl ProgramSigns {
                 .any(|k| before_compile(&k.base)),
             packed_sequences: packs_sequences(run),
             late: late_range(run),
+            late_function: late_function(run),
             equal_networks: equal_networks::of(costed),
             late_layers: late_layers::of(costed),
             late_outside: late_layers::outside_layers(costed),
@@ -276,6 +278,7 @@ fn late_range(run: &Run) -> Option<(StrId, f64)> {
 }
 
 /// A Python function that runs before late launches.
+#[derive(Debug)]
 struct LateFunction {
     name: String,
     /// Of the idle time before late launches.
@@ -417,15 +420,15 @@ pub(super) const ENTRIES: &[FactEntry<Runs>] = facts! {
     /// before late launches: `decode (model/boxes.py:12)`; silent where none did, or no functions were
     /// recorded
     "run.late_function": STR => |t| {
-        let function = late_function(&t.costed.run);
-        Answer::or_silent(function.map(|function| function.name))
+        let function = t.program.late_function.as_ref();
+        Answer::or_silent(function.map(|function| function.name.as_str()))
     },
     /// Share of the idle time before late launches in which `run.late_function` ran
     "run.late_function_share": DOUBLE =>
-        |t| Answer::or_silent(late_function(&t.costed.run).map(|function| function.share)),
+        |t| Answer::or_silent(t.program.late_function.as_ref().map(|function| function.share)),
     /// Share of the time of `run.late_function` before late launches inside calls of modules
     "run.late_function_in_modules": DOUBLE =>
-        |t| Answer::or_silent(late_function(&t.costed.run).map(|function| function.in_modules)),
+        |t| Answer::or_silent(t.program.late_function.as_ref().map(|function| function.in_modules)),
     /// Share of the idle time before late launches inside `run.late_range`
     "run.late_range_share": DOUBLE =>
         |t| Answer::or_silent(t.program.late.map(|(_, share)| share)),

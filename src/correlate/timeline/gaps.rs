@@ -3,8 +3,8 @@
 //! Causes are checked in the order of [`GapCause`]; each gap has exactly one. Only the thread that
 //! launched the work after the gap is considered, because other threads and processes did not delay it.
 
-use std::cell::Cell;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -51,7 +51,7 @@ pub(crate) const HOST_BUSY_NS: i64 = 1_000_000;
 pub(super) struct Intervals {
     spans: Vec<(Span, Option<CallId>)>,
     /// Position of the previous search: consecutive queries have similar times.
-    near: Cell<usize>,
+    near: AtomicUsize,
 }
 
 impl Intervals {
@@ -69,7 +69,7 @@ impl Intervals {
         }
         Intervals {
             spans: merged,
-            near: Cell::new(0),
+            near: AtomicUsize::new(0),
         }
     }
 
@@ -79,20 +79,24 @@ impl Intervals {
             .fold(0, |sum: i64, (span, _)| sum.saturating_add(span.ns()))
     }
 
+    /// How many there are before the first that is not `is_before`.
+    fn count_before(&self, is_before: impl Fn(Span) -> bool) -> usize {
+        let near = self.near.load(Ordering::Relaxed);
+        let found = partition_point_near(&self.spans, near, |(span, _)| is_before(*span));
+        self.near.store(found, Ordering::Relaxed);
+        found
+    }
+
     /// How many have ended by a time.
     fn ended_by(&self, time: i64) -> usize {
-        let has_ended = |(span, _): &(Span, Option<CallId>)| span.end <= time;
-        let found = partition_point_near(&self.spans, self.near.get(), has_ended);
-        self.near.set(found);
-        found
+        self.count_before(|span| span.end <= time)
     }
 
     /// Whether one has a time in common with `gap`, or ends or begins with it.
     fn touches(&self, gap: Span) -> bool {
-        let is_before = |(span, _): &(Span, Option<CallId>)| span.end < gap.start;
-        let first = partition_point_near(&self.spans, self.near.get(), is_before);
-        self.near.set(first);
-        let first = self.spans.get(first);
+        let first = self
+            .spans
+            .get(self.count_before(|span| span.end < gap.start));
         first.is_some_and(|(span, _)| span.start <= gap.end)
     }
 

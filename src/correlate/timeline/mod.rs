@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::model::{
@@ -106,13 +107,30 @@ pub(crate) fn times(
     };
     let work = work.by_device(&begins, is_communication);
     let mut loading: Vec<Gap> = Vec::new();
-    let mut swept: Vec<Swept> = Vec::new();
-    for (index, mut items) in work.into_iter().enumerate() {
+    let sweep_device = |(index, mut items): (usize, Vec<WorkItem>)| {
         let device = DeviceId::new(index);
-        // For one device at a time: there may be many devices and much excluded time.
+        // Only while the device is swept: there may be many devices and much excluded time.
+        let own = items.len();
         exclude_host_time(&mut items, inputs.excluded);
-        let bounds = begins.steps_on(device);
-        swept.extend(sweep(device, &items, bounds, &host, &mut times.exposed));
+        let swept = sweep(device, &items, begins.steps_on(device), &host);
+        items.truncate(own);
+        (items, swept)
+    };
+    let work = work.into_par_iter().enumerate();
+    let all: Vec<(Vec<WorkItem>, Option<Swept>)> = work.map(sweep_device).collect();
+    let mut swept: Vec<Swept> = Vec::new();
+    for (items, of_device) in all {
+        if let Some(mut of_device) = of_device {
+            let exposed = std::mem::take(&mut of_device.exposed);
+            for (item, own) in items.iter().zip(exposed) {
+                if item.kind.is_kernel()
+                    && let Some(time) = times.exposed.get_mut(item.row as usize)
+                {
+                    *time = own;
+                }
+            }
+            swept.push(of_device);
+        }
         times.shared.keep(items, &times.exposed);
     }
     let idle_devices = take_idle_devices(&mut swept);
@@ -733,16 +751,16 @@ impl Exposed {
 struct Swept {
     timeline: DeviceTimeline,
     loading: Vec<Gap>,
+    /// Per item of the device: what ran beside it, if it is a kernel.
+    exposed: Vec<Exposed>,
 }
 
-/// Walks over one device's items in time; adds to `exposed` what ran beside each kernel. `steps` is the
-/// host time from the first to the last step.
+/// Walks over one device's items in time. `steps` is the host time from the first to the last step.
 fn sweep(
     device: DeviceId,
     items: &[WorkItem],
     steps: Option<Span>,
     host: &gaps::HostIndex<'_>,
-    exposed: &mut [Exposed],
 ) -> Option<Swept> {
     let analysed = || items.iter().filter(|i| i.kind != WorkKind::Excluded);
     let first = analysed().map(|i| i.span.start).min()?;
@@ -751,6 +769,7 @@ fn sweep(
         start: steps.map_or(first, |steps| steps.start.min(first)),
         end: steps.map_or(last, |steps| steps.end.max(last)),
     };
+    let mut exposed = vec![Exposed::default(); items.len()];
     let mut running = Running::default();
     let mut timeline = DeviceTimeline {
         gaps: Vec::with_capacity(items.len()),
@@ -792,8 +811,8 @@ fn sweep(
             now = past.end;
         }
         running.change(work.kind, !edge.closes);
-        if matches!(work.kind, WorkKind::Kernel | WorkKind::Communication)
-            && let Some(time) = exposed.get_mut(work.row as usize)
+        if work.kind.is_kernel()
+            && let Some(time) = exposed.get_mut(edge.at as usize)
         {
             // While this item runs, "exactly one runs" means that it runs alone.
             let sign = if edge.closes { 1 } else { -1 };
@@ -821,7 +840,11 @@ fn sweep(
     timeline.comm_slack_ns = slack.ns();
     timeline.excluded = excluded;
     timeline.gaps.shrink_to_fit();
-    Some(Swept { timeline, loading })
+    Some(Swept {
+        timeline,
+        loading,
+        exposed,
+    })
 }
 
 /// Whether idle time of this cause is part of the analyzed time: not if code was loaded or compiled, or

@@ -53,6 +53,13 @@ pub(super) enum WorkKind {
     Excluded,
 }
 
+impl WorkKind {
+    /// Whether it is an analyzed kernel.
+    pub(super) fn is_kernel(self) -> bool {
+        matches!(self, WorkKind::Kernel | WorkKind::Communication)
+    }
+}
+
 /// Something that kept a device busy; `row` is its row in the table of its kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkItem {
@@ -86,6 +93,8 @@ pub(super) struct WorkEdges<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkEdge<'a> {
     pub(super) time: i64,
+    /// The row of the item.
+    pub(super) at: u32,
     pub(super) item: &'a WorkItem,
     pub(super) closes: bool,
 }
@@ -121,11 +130,21 @@ impl<'a> Iterator for WorkEdges<'a> {
             self.running.push(Reverse((item.span.end, at)));
             let time = item.span.start;
             let closes = false;
-            return Some(WorkEdge { time, item, closes });
+            return Some(WorkEdge {
+                time,
+                at,
+                item,
+                closes,
+            });
         }
         let Reverse((time, at)) = self.running.pop()?;
         let item = self.item(at)?;
         let closes = true;
-        Some(WorkEdge { time, item, closes })
+        Some(WorkEdge {
+            time,
+            at,
+            item,
+            closes,
+        })
     }
 }
