@@ -682,17 +682,19 @@ impl<'a> StepWork<'a> {
 /// When a process waited for the GPU or copied between host and GPU, and when a step that follows would
 /// begin: after a wait or a copy to the host, with a copy to the GPU. In time order.
 fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
+    // The map has a place for each process up to the last one, and these are the numbers of a single one.
+    const ONLY: ProcessId = ProcessId(0);
     let own = profile.copies.iter().filter(|copy| copy.process == process);
-    let numbers = own.clone().map(|copy| (process, copy.correlation));
+    let numbers = own.clone().map(|copy| (ONLY, copy.correlation));
     let mut copies: CorrelationMap<CopyKind> = CorrelationMap::for_numbers(numbers);
     for copy in own {
-        if let Some(slot) = copies.slot(process, copy.correlation) {
+        if let Some(slot) = copies.slot(ONLY, copy.correlation) {
             *slot = Some(copy.kind);
         }
     }
     let mut marks: Vec<(i64, i64)> = calls_of(profile, process)
         .filter_map(|call| {
-            let copied = copies.get(process, call.correlation);
+            let copied = copies.get(ONLY, call.correlation);
             match (call.class, copied) {
                 (_, Some(CopyKind::HtoD)) => Some((call.span.start, call.span.start)),
                 (ApiClass::Sync, _) | (_, Some(CopyKind::DtoH)) => {

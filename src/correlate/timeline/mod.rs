@@ -93,7 +93,7 @@ pub(crate) fn times(
     let mut times = DeviceTimes {
         timeline: Timeline::default(),
         window,
-        exposed: vec![Exposed::default(); profile.kernels.len()],
+        exposed: Vec::new(),
         inside,
         loads: Vec::new(),
         shared: SharedTime::default(),
@@ -114,24 +114,28 @@ pub(crate) fn times(
         exclude_host_time(&mut items, inputs.excluded);
         let swept = sweep(device, &items, begins.steps_on(device), &host);
         items.truncate(own);
-        (items, swept)
+        let exposed = swept.as_ref().map_or(&[][..], |swept| &swept.exposed);
+        let rows: Vec<u32> = (items.iter().zip(exposed))
+            .map(|(item, _)| item.row)
+            .collect();
+        let shared = siblings::overlapping(items, exposed);
+        (rows, swept, shared)
     };
     let work = work.into_par_iter().enumerate();
-    let all: Vec<(Vec<WorkItem>, Option<Swept>)> = work.map(sweep_device).collect();
+    let all: Vec<(Vec<u32>, Option<Swept>, Vec<WorkItem>)> = work.map(sweep_device).collect();
     let mut swept: Vec<Swept> = Vec::new();
-    for (items, of_device) in all {
-        if let Some(mut of_device) = of_device {
-            let exposed = std::mem::take(&mut of_device.exposed);
-            for (item, own) in items.iter().zip(exposed) {
-                if item.kind.is_kernel()
-                    && let Some(time) = times.exposed.get_mut(item.row as usize)
-                {
-                    *time = own;
-                }
+    times.exposed = vec![Exposed::default(); profile.kernels.len()];
+    for (rows, of_device, shared) in all {
+        times.shared.keep(shared);
+        let Some(mut of_device) = of_device else {
+            continue;
+        };
+        for (row, own) in rows.into_iter().zip(std::mem::take(&mut of_device.exposed)) {
+            if let Some(time) = times.exposed.get_mut(row as usize) {
+                *time = own;
             }
-            swept.push(of_device);
         }
-        times.shared.keep(items, &times.exposed);
+        swept.push(of_device);
     }
     let idle_devices = take_idle_devices(&mut swept);
     times.leave_out(profile, &idle_devices);
@@ -751,7 +755,7 @@ impl Exposed {
 struct Swept {
     timeline: DeviceTimeline,
     loading: Vec<Gap>,
-    /// Per item of the device: what ran beside it, if it is a kernel.
+    /// Per item of the device up to the last kernel: what ran beside it. Kernels come first.
     exposed: Vec<Exposed>,
 }
 
@@ -769,7 +773,8 @@ fn sweep(
         start: steps.map_or(first, |steps| steps.start.min(first)),
         end: steps.map_or(last, |steps| steps.end.max(last)),
     };
-    let mut exposed = vec![Exposed::default(); items.len()];
+    let kernels = items.iter().rposition(|item| item.kind.is_kernel());
+    let mut exposed = vec![Exposed::default(); kernels.map_or(0, |last| last + 1)];
     let mut running = Running::default();
     let mut timeline = DeviceTimeline {
         gaps: Vec::with_capacity(items.len()),

@@ -10,22 +10,34 @@ use crate::profile::{ConfigId, Profile, StrId};
 #[derive(Debug, Default)]
 pub(crate) struct SharedTime(Vec<Vec<WorkItem>>);
 
-impl SharedTime {
-    /// Keeps what may overlap of the work of a device, whose `exposed` is known.
-    pub(super) fn keep(&mut self, mut items: Vec<WorkItem>, exposed: &[Exposed]) {
-        let mut kernels = 0;
-        items.retain(|item| match item.kind {
+/// What may overlap of the work of a device, if several kernels do. `exposed` has a row for each of the first items, which
+/// are the kernels.
+pub(super) fn overlapping(mut items: Vec<WorkItem>, exposed: &[Exposed]) -> Vec<WorkItem> {
+    let mut kernels = 0;
+    let mut exposed = exposed.iter();
+    items.retain(|item| {
+        let alone = exposed.next().map_or(0, |exposed| exposed.alone_ns);
+        match item.kind {
             WorkKind::Excluded => false,
             WorkKind::Kernel | WorkKind::Communication => {
-                let alone = exposed.get(item.row as usize).map_or(0, |e| e.alone_ns);
                 let overlaps = alone < item.span.ns();
                 kernels += usize::from(overlaps);
                 overlaps
             }
             WorkKind::Copy | WorkKind::Set | WorkKind::Graph => true,
-        });
-        if kernels > 1 {
-            items.shrink_to_fit();
+        }
+    });
+    if kernels <= 1 {
+        return Vec::new();
+    }
+    items.shrink_to_fit();
+    items
+}
+
+impl SharedTime {
+    /// Keeps the work of a device that [`overlapping`] found.
+    pub(super) fn keep(&mut self, items: Vec<WorkItem>) {
+        if !items.is_empty() {
             self.0.push(items);
         }
     }
