@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use super::fact::{Answer, FactEntry, Subject, facts};
-use super::maker::Maker;
 use super::message::message_of;
 use super::site::SiteScope;
 use crate::base::DType;
@@ -18,8 +17,8 @@ pub(super) struct KernelScope<'a> {
     pub(super) kernel: &'a SiteKernel,
     pub(super) name: &'a DecodedName,
     pub(super) config: LaunchConfig,
-    /// Who made it, once a rule has asked: dozens do.
-    pub(super) maker: OnceLock<Option<Maker>>,
+    /// The word for who made it, once a rule has asked: dozens do.
+    pub(super) maker: OnceLock<&'static str>,
 }
 
 /// The subject type of kernel facts.

@@ -253,10 +253,6 @@ pub(crate) fn product_of(kernel: &DecodedName) -> Option<&'static str> {
 
 /// The maker of a kernel by its name, else by the namespace of its operator.
 fn of_kernel(k: &KernelScope<'_>) -> Option<Maker> {
-    *k.maker.get_or_init(|| by_name_or_operator(k))
-}
-
-fn by_name_or_operator(k: &KernelScope<'_>) -> Option<Maker> {
     let by_name = maker(&k.name.base, k.name.triton);
     let strings = &k.site.table.costed.run.profile;
     let full = || readable(strings.text(k.kernel.name));
@@ -331,7 +327,10 @@ fn deep_gemm_weights(base: &str, text: &str) -> Option<u64> {
 pub(super) const ENTRIES: &[FactEntry<Kernels>] = facts! {
     /// Who made it, by its name or its operator: `inductor` (`torch.compile`), `triton`, `pytorch`,
     /// `vendor` (cuBLAS, cuDNN, rocBLAS, ...), `tensorrt`, `xla`, `library` or `unknown`
-    "kernel.maker": STR => |k| of_kernel(k).map_or(UNKNOWN, Maker::word),
+    "kernel.maker": STR => |k| {
+        let word = || of_kernel(k).map_or(UNKNOWN, Maker::word);
+        *k.maker.get_or_init(word)
+    },
     /// The unit that a change applies to: the kernels of one library for one kind of work (`FlashInfer
     /// attention`), an engine of TensorRT, else the kernels with its label
     "kernel.changed_as": STR => |k| match of_kernel(k) {
