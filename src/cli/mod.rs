@@ -186,9 +186,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// More threads take a fifth less time at best, but each keeps memory that it has freed: with 16, a profile of a
-/// million kernels needs half as much again (docs/performance.md).
-const MOST_THREADS: usize = 4;
+/// More threads take less time, but each keeps memory that it has freed: with four, a profile of a million kernels needs
+/// more than 600 MiB, with 16 half as much again (docs/performance.md).
+const MOST_THREADS: usize = 3;
 
 /// Starts the threads that share the work: as many as rayon would (`RAYON_NUM_THREADS`, else the processors), at most
 /// [`MOST_THREADS`], fewer where that many are not allowed, none but this one where none is.
