@@ -8,7 +8,6 @@ use super::model::{ExcludedTime, Exclusion, StepSource};
 use super::step_work::Launches;
 use super::steps::Steps;
 use super::timeline::launch_time;
-use crate::base::search::partition_point_near;
 use crate::base::statistics::median;
 use crate::profile::{ApiClass, Profile, Span};
 
@@ -234,15 +233,9 @@ fn mark_first_iterations(profile: &Profile, steps: &mut Steps, launched: &[Launc
 /// overlap, work belongs to the later one.
 fn times_in(spans: &[Span], launched: &[Launched]) -> Vec<i64> {
     let mut times = vec![0_i64; spans.len()];
-    let mut begun = 0;
     for (at, ns) in launched {
-        begun = partition_point_near(spans, begun, |span| span.start <= *at);
-        let Some(last) = begun.checked_sub(1) else {
-            continue;
-        };
-        if spans.get(last).is_some_and(|span| span.contains(*at))
-            && let Some(time) = times.get_mut(last)
-        {
+        let inside = Span::position(spans, *at);
+        if let Some(time) = inside.and_then(|step| times.get_mut(step)) {
             *time = time.saturating_add(*ns);
         }
     }

@@ -23,10 +23,8 @@ const LOADING: f64 = 0.2;
 /// Shortest call of the driver that may load something; most are launches, of which each takes microseconds.
 const LOADING_NS: i64 = 20_000;
 
-/// An operator of a process.
-type Operator = (ProcessId, OpNameId);
-/// The starts and lengths of the calls of an operator.
-type Calls = Vec<(i64, i64)>;
+/// The starts and lengths of the calls of each operator of each process.
+type Calls = FxHashMap<(ProcessId, OpNameId), Vec<(i64, i64)>>;
 
 /// When threads were inside calls of the driver that do not wait for the GPU, without the shortest.
 #[derive(Debug, Default)]
@@ -91,8 +89,7 @@ pub(super) fn slow_first_calls(
         let process = profile.process_of(range.thread)?;
         (texts.role(range, meaning) == RangeRole::Op).then_some((process, op))
     };
-    let mut numbers: FxHashMap<Operator, usize> = FxHashMap::default();
-    let mut slow: Vec<(Operator, RangeId, &HostRange)> = Vec::new();
+    let mut slow: FxHashMap<(ProcessId, OpNameId), (RangeId, &HostRange)> = FxHashMap::default();
     let rows = profile.ranges.par_iter().enumerate();
     let long = rows.filter(|(_, range)| range.span.ns() >= LONG_NS);
     for (at, range) in long.collect::<Vec<_>>() {
@@ -100,47 +97,44 @@ pub(super) fn slow_first_calls(
         let Some(key) = operator(range) else {
             continue;
         };
-        let number = *numbers.entry(key).or_insert(slow.len());
-        match slow.get_mut(number) {
-            Some((_, first, earliest)) if range.span.start < earliest.span.start => {
-                (*first, *earliest) = (id, range);
-            }
-            Some(_) => {}
-            None => slow.push((key, id, range)),
+        let first = slow.entry(key).or_insert((id, range));
+        if range.span.start < first.1.span.start {
+            *first = (id, range);
         }
     }
     if slow.is_empty() {
         return Vec::new();
     }
-    let ops: FxHashSet<OpNameId> = slow.iter().map(|((_, op), ..)| *op).collect();
+    let ops: FxHashSet<OpNameId> = slow.keys().map(|(_, op)| *op).collect();
     let named = texts.texts_with(|meaning| meaning.named.is_some_and(|n| ops.contains(&n.op)));
     let named = |range: &HostRange| named.get(range.text.idx()) == Some(&true);
-    let none = || -> Vec<Calls> { vec![Calls::new(); slow.len()] };
     let rows = profile.ranges.par_iter().enumerate();
-    let others = rows.filter(|(_, range)| named(range));
-    let others = others.fold(none, |mut others, (at, range)| {
-        let number = operator(range).and_then(|key| numbers.get(&key).copied());
-        let found = number.and_then(|number| Some((slow.get(number)?, others.get_mut(number)?)));
-        if let Some(((_, id, first), calls)) = found
-            && RangeId::new(at) != *id
-        {
-            // After a call before it, it is no first call, whatever it took.
-            let later = range.span.start >= first.span.start;
-            let ns = if later { range.span.ns() } else { i64::MAX };
-            calls.push((range.span.start, ns));
-        }
-        others
-    });
-    let others = others.reduce(none, |mut all, part| {
-        for (calls, mut part) in all.iter_mut().zip(part) {
-            calls.append(&mut part);
+    let others =
+        rows.filter(|(_, range)| named(range))
+            .fold(Calls::default, |mut others, (at, range)| {
+                let first = operator(range).and_then(|key| Some((key, slow.get(&key)?)));
+                if let Some((key, first)) = first
+                    && RangeId::new(at) != first.0
+                {
+                    // After a call before it, it is no first call, whatever it took.
+                    let later = range.span.start >= first.1.span.start;
+                    let ns = if later { range.span.ns() } else { i64::MAX };
+                    let calls = others.entry(key).or_default();
+                    calls.push((range.span.start, ns));
+                }
+                others
+            });
+    let mut others = others.reduce(Calls::default, |mut all, part| {
+        for (key, mut calls) in part {
+            all.entry(key).or_default().append(&mut calls);
         }
         all
     });
-    let threads = slow.iter().map(|(_, _, first)| first.thread).collect();
+    let threads = slow.values().map(|(_, first)| first.thread).collect();
     let driver = DriverTime::of(profile, &threads);
     let mut found: Vec<RangeId> = Vec::new();
-    for (((process, _), id, first), mut others) in slow.into_iter().zip(others) {
+    for (key, (id, first)) in slow {
+        let mut others = others.remove(&key).unwrap_or_default();
         if others.len() < FEWEST {
             continue;
         }
@@ -149,8 +143,7 @@ pub(super) fn slow_first_calls(
         let usual = median(&mut lengths).unwrap_or(i64::MAX);
         let is_slow = |ns: i64| ns >= LONG_NS && ns >= usual.saturating_mul(RATIO);
         let once = comes_first && is_slow(first.span.ns()) && !comes_again(&mut others, is_slow);
-        if once
-            && (driver.loads(first) || in_other_steps(steps, process, first.span.start, &others))
+        if once && (driver.loads(first) || in_other_steps(steps, key.0, first.span.start, &others))
         {
             found.push(id);
         }

@@ -685,13 +685,7 @@ fn host_marks(profile: &Profile, process: ProcessId) -> Vec<(i64, i64)> {
     // The map has a place for each process up to the last one, and these are the numbers of a single one.
     const ONLY: ProcessId = ProcessId(0);
     let own = profile.copies.iter().filter(|copy| copy.process == process);
-    let numbers = own.clone().map(|copy| (ONLY, copy.correlation));
-    let mut copies: CorrelationMap<CopyKind> = CorrelationMap::for_numbers(numbers);
-    for copy in own {
-        if let Some(slot) = copies.slot(ONLY, copy.correlation) {
-            *slot = Some(copy.kind);
-        }
-    }
+    let copies = CorrelationMap::of(own.map(|copy| (ONLY, copy.correlation, copy.kind)));
     let mut marks: Vec<(i64, i64)> = calls_of(profile, process)
         .filter_map(|call| {
             let copied = copies.get(ONLY, call.correlation);

@@ -13,13 +13,8 @@ use crate::profile::{
 /// The waits of the threads that launch kernels, in time order.
 pub(super) fn waits_in(profile: &Profile, window: Span, excluded: &[Span]) -> Vec<Wait> {
     let copies = profile.copies.iter();
-    let numbers = copies.clone().map(|copy| (copy.process, copy.correlation));
-    let mut of_number: CorrelationMap<&MemoryCopy> = CorrelationMap::for_numbers(numbers);
-    for copy in copies {
-        if let Some(slot) = of_number.slot(copy.process, copy.correlation) {
-            *slot = Some(copy);
-        }
-    }
+    let copies = copies.map(|copy| (copy.process, copy.correlation, copy));
+    let of_number: CorrelationMap<&MemoryCopy> = CorrelationMap::of(copies);
     let mut threads: Vec<ThreadState<'_>> = vec![ThreadState::default(); profile.threads.len()];
     let mut waits: Vec<Wait> = Vec::new();
     for (index, call) in profile.calls.iter().enumerate() {

@@ -7,7 +7,6 @@ use super::enclosing_ops::operator_in;
 use super::fact::{Answer, FactEntry, Subject, facts};
 use super::gap::CpuWork;
 use super::table::FactTable;
-use crate::base::search::partition_point_near;
 use crate::base::text::word;
 use crate::base::time_by::TimeBy;
 use crate::correlate::Run;
@@ -92,8 +91,6 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
     let mut groups: BTreeMap<GroupKey, (CopyGroup, Callers)> = BTreeMap::new();
     // Overlapping copies are exposed once: the earlier one has the time.
     let mut covered_until: Vec<i64> = vec![i64::MIN; run.profile.devices.len()];
-    // Where the search in the union of each device ended for the copy before.
-    let mut near: Vec<usize> = vec![0; run.profile.devices.len()];
     let copies = run.profile.copies.iter().zip(&run.copy_calls);
     let analyzed = copies
         .zip(&run.window.copies)
@@ -121,8 +118,7 @@ pub(super) fn groups(run: &Run, ops: &CallOperators) -> Vec<CopyGroup> {
         };
         *until = (*until).max(copy.span.end);
         let busy = kernels.get(copy.device.idx());
-        let busy = busy.zip(near.get_mut(copy.device.idx()));
-        let exposed = fresh.ns() - busy.map_or(0, |(union, near)| covered_ns(union, fresh, near));
+        let exposed = fresh.ns() - busy.map_or(0, |union| covered_ns(union, fresh));
         let key = (copy.kind, copy.src, copy.dst, sync == Some(true));
         let (group, callers) = groups.entry(key).or_insert_with(|| {
             let group = CopyGroup {
@@ -234,12 +230,9 @@ fn kernel_unions(run: &Run) -> Vec<Vec<Span>> {
     spans.into_iter().map(Span::union).collect()
 }
 
-/// The part of `span` that a union of intervals covers, in ns. `near` is where the search for the first of them
-/// begins, and then where it ended.
-fn covered_ns(union: &[Span], span: Span, near: &mut usize) -> i64 {
-    *near = partition_point_near(union, *near, |u| u.end <= span.start);
-    let rest = union.get(*near..).unwrap_or_default();
-    let touching = rest.iter().take_while(|u| u.start < span.end);
+/// The part of `span` that a union of intervals covers, in ns.
+fn covered_ns(union: &[Span], span: Span) -> i64 {
+    let touching = span.overlapping(union, |u| *u);
     touching.map(|u| u.clip(span).ns()).sum()
 }
 
@@ -406,13 +399,10 @@ mod tests {
     fn overlap_counts_each_ns_once() {
         let spans = [(20, 30), (0, 5), (3, 10), (25, 28)].map(|(start, end)| Span { start, end });
         let union = Span::union(spans.into());
-        // One search after the other.
-        let mut near = 0;
-        let mut covered = |span| covered_ns(&union, span, &mut near);
-        assert_eq!(covered(Span { start: -5, end: 50 }), 20);
-        assert_eq!(covered(Span { start: 5, end: 25 }), 10);
-        assert_eq!(covered(Span { start: 10, end: 20 }), 0);
-        assert_eq!(covered(Span { start: 22, end: 23 }), 1);
-        assert_eq!(covered(Span { start: 40, end: 90 }), 0);
+        assert_eq!(covered_ns(&union, Span { start: -5, end: 50 }), 20);
+        assert_eq!(covered_ns(&union, Span { start: 5, end: 25 }), 10);
+        assert_eq!(covered_ns(&union, Span { start: 10, end: 20 }), 0);
+        assert_eq!(covered_ns(&union, Span { start: 22, end: 23 }), 1);
+        assert_eq!(covered_ns(&union, Span { start: 40, end: 90 }), 0);
     }
 }

@@ -148,6 +148,20 @@ impl<V: Copy> CorrelationMap<V> {
         map
     }
 
+    /// A map of these values; of several with one number the last.
+    pub(crate) fn of(
+        rows: impl Iterator<Item = (ProcessId, Option<SerialNumber>, V)> + Clone,
+    ) -> CorrelationMap<V> {
+        let numbers = rows.clone().map(|(process, number, _)| (process, number));
+        let mut map = CorrelationMap::for_numbers(numbers);
+        for (process, number, value) in rows {
+            if let Some(slot) = map.slot(process, number) {
+                *slot = Some(value);
+            }
+        }
+        map
+    }
+
     /// Whether a number belongs to the set.
     pub(crate) fn contains(&self, process: ProcessId, number: Option<SerialNumber>) -> bool {
         let numbers = self.processes.get(process.idx()).zip(number);

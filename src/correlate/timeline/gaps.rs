@@ -258,7 +258,7 @@ impl<'a> HostIndex<'a> {
         let (process, launch) = self.launch(ended_by);
         let launching = launch.and_then(|id| self.profile.call(id));
         let (cause, call, explained_ns) = self.blame(span, process, launch.zip(launching));
-        let kernel = matches!(ended_by.kind, WorkKind::Kernel | WorkKind::Communication);
+        let kernel = ended_by.kind.is_kernel();
         Gap {
             span,
             cause,

@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::base::search::partition_point_near;
 use crate::correlate::{DeviceTimeline, Gap, GapCause, Run};
 use crate::facts::call_operators::CallOperators;
 use crate::facts::fact::{Answer, FactEntry, facts};
@@ -212,31 +211,20 @@ impl WaitingOperators {
             calls.sort_by_key(|(span, _)| span.start);
             calls.dedup_by_key(|(span, _)| span.start);
         }
-        let mut launching: Vec<Vec<bool>> = (threads.iter())
-            .map(|calls| vec![false; calls.len()])
-            .collect();
-        let mut near = vec![0_usize; threads.len()];
+        let all = WaitingOperators(threads);
+        let mut launching: Vec<Vec<bool>> =
+            all.0.iter().map(|calls| vec![false; calls.len()]).collect();
         let launches = run.profile.calls.iter();
         for launch in launches.filter(|call| call.class == ApiClass::Launch) {
-            let thread = launch.thread.idx();
-            let (Some(calls), Some(near)) = (threads.get(thread), near.get_mut(thread)) else {
-                continue;
-            };
-            let started = |(span, _): &(Span, CallId)| span.start <= launch.span.start;
-            *near = partition_point_near(calls, *near, started);
-            let Some(at) = near.checked_sub(1) else {
-                continue;
-            };
-            if calls
-                .get(at)
-                .is_some_and(|(span, _)| launch.span.end <= span.end)
-                && let Some(flag) = launching
-                    .get_mut(thread)
-                    .and_then(|flags| flags.get_mut(at))
-            {
+            let flags = launching.get_mut(launch.thread.idx());
+            let flag = flags
+                .zip(all.position(launch))
+                .and_then(|(flags, at)| flags.get_mut(at));
+            if let Some(flag) = flag {
                 *flag = true;
             }
         }
+        let mut threads = all.0;
         for (calls, launching) in threads.iter_mut().zip(launching) {
             let mut launching = launching.into_iter();
             calls.retain(|_| launching.next() == Some(true));
@@ -252,10 +240,17 @@ impl WaitingOperators {
 
     /// The wait in the operator around a call.
     fn around(&self, call: &ApiCall) -> Option<CallId> {
+        let (_, wait) = self.0.get(call.thread.idx())?.get(self.position(call)?)?;
+        Some(*wait)
+    }
+
+    /// Which of the operators of its thread is around a call.
+    fn position(&self, call: &ApiCall) -> Option<usize> {
         let calls = self.0.get(call.thread.idx())?;
         let started = calls.partition_point(|(span, _)| span.start <= call.span.start);
-        let (span, wait) = calls.get(started.checked_sub(1)?)?;
-        (call.span.end <= span.end).then_some(*wait)
+        let last = started.checked_sub(1)?;
+        let (span, _) = calls.get(last)?;
+        (call.span.end <= span.end).then_some(last)
     }
 }
 
