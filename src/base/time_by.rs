@@ -46,7 +46,8 @@ impl<K: Copy + Eq + Hash + Ord> TimeBy<K> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.iter().count()
+        let new = |(key, _): (K, i64)| !self.times.contains_key(&key);
+        self.times.len() + usize::from(self.last.is_some_and(new))
     }
 
     pub(crate) fn contains(&self, key: K) -> bool {
@@ -104,6 +105,11 @@ mod tests {
     fn times_add_up_by_key() {
         let mut times: TimeBy<u8> = [(1, 20), (2, 30), (1, 10)].into_iter().collect();
         assert_eq!((times.ns(), times.len()), (60, 2));
+        assert_eq!(
+            TimeBy::from_iter([(1, 20)]).len(),
+            1,
+            "not in the table yet"
+        );
         assert_eq!(times.longest(), Some(1), "of equal times, the first key");
         assert_eq!(times.most(), None);
         times.append([(2, 1)].into_iter().collect());

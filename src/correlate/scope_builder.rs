@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 
 use super::model::ScopeId;
 use super::range_meaning::{RangeClass, RangeInfo, RangeInfos, RangeRole};
+use crate::handle;
 use crate::profile::{
     ApiCall, ApiClass, CallId, CaptureId, HostRange, Profile, RangeId, RangeKind, SerialNumber,
 };
@@ -52,58 +53,64 @@ pub(crate) struct ScopeBuilder<'a> {
 /// What a call is for the pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum CallMeaning {
-    /// It launched a kernel.
+    /// It launched a kernel. It may wait as well.
     Launch,
     /// It waited for the GPU.
     Wait,
     Other,
 }
 
+handle! {
+    /// A row of `Waits::around`.
+    AroundId,
+}
+
 /// The ranges around calls that wait. Whether a range is a scope is known only at the end.
 #[derive(Debug, Default)]
 struct Waits {
-    calls: Vec<AroundWait>,
-    /// The ranges of all calls, one after the other.
-    ranges: Vec<RangeId>,
-}
-
-#[derive(Debug)]
-struct AroundWait {
-    call: CallId,
-    /// How many ranges are around it, from the inside, that were no scopes then.
-    ranges: usize,
-    /// The innermost scope then.
-    scope: Option<ScopeId>,
+    /// Each call, with the innermost range around it that ends and the one that is never closed.
+    calls: Vec<(CallId, [Option<AroundId>; 2])>,
+    /// The ranges around calls, each once, with the one around it, which comes before it. The innermost that was a
+    /// scope then has none.
+    around: Vec<(RangeId, Option<AroundId>)>,
 }
 
 impl Waits {
-    /// Most ranges around a wait that may become scopes.
-    const DEPTH: usize = 64;
+    fn add(&mut self, call: CallId, stack: &mut RangeStack) {
+        let innermost = [
+            self.innermost(&mut stack.finite),
+            self.innermost(&mut stack.endless),
+        ];
+        self.calls.push((call, innermost));
+    }
 
-    fn add(&mut self, call: CallId, stack: &RangeStack) {
-        let before = self.ranges.len();
-        let mut open = stack.endless.iter().chain(&stack.finite).rev();
-        let scope = open.find_map(|entry| {
-            if entry.scope.is_none() && self.ranges.len() - before < Self::DEPTH {
-                self.ranges.push(entry.range);
-            }
-            entry.scope
-        });
-        self.calls.push(AroundWait {
-            call,
-            ranges: self.ranges.len() - before,
-            scope,
-        });
+    /// The row of the innermost of these ranges. Each range is passed once, however many calls are in it.
+    fn innermost(&mut self, entries: &mut [OpenRange]) -> Option<AroundId> {
+        let known = |entry: &OpenRange| entry.around.is_some() || entry.scope.is_some();
+        let known = entries.iter().rposition(known).unwrap_or(0);
+        let mut outer = None;
+        for entry in entries.iter_mut().skip(known) {
+            let row = *entry.around.get_or_insert_with(|| {
+                self.around.push((entry.range, outer));
+                AroundId::new(self.around.len() - 1)
+            });
+            outer = Some(row);
+        }
+        outer
     }
 
     /// The innermost scope around each call.
     fn scopes(&self, scope_of: impl Fn(RangeId) -> Option<ScopeId>) -> Vec<(CallId, ScopeId)> {
-        let mut rest = self.ranges.as_slice();
-        let calls = self.calls.iter().filter_map(|wait| {
-            let (own, others) = rest.split_at_checked(wait.ranges)?;
-            rest = others;
-            let scope = own.iter().find_map(|range| scope_of(*range)).or(wait.scope);
-            Some((wait.call, scope?))
+        let mut scopes: Vec<Option<ScopeId>> = Vec::with_capacity(self.around.len());
+        for (range, outer) in &self.around {
+            let outer = || scopes.get((*outer)?.idx()).copied().flatten();
+            let scope = scope_of(*range).or_else(outer);
+            scopes.push(scope);
+        }
+        let calls = self.calls.iter().filter_map(|(call, innermost)| {
+            let mut innermost = innermost.iter().flatten();
+            let scope = innermost.find_map(|row| scopes.get(row.idx()).copied().flatten());
+            Some((*call, scope?))
         });
         calls.collect()
     }
@@ -163,6 +170,7 @@ impl<'a> ScopeBuilder<'a> {
             let next = rest.iter().position(|call| *call != CallMeaning::Other);
             self.calls = next.map_or(self.meanings.len(), |next| self.calls + next);
             let call = self.profile.calls.get(self.calls);
+            let waits = call.is_some_and(|call| call.class == ApiClass::Sync);
             let call = call.map(|call| (call.span.start, call.thread));
             let captured = self.captures.last();
             let captured = captured.and_then(|id| self.profile.captures.get(id.idx()));
@@ -188,14 +196,17 @@ impl<'a> ScopeBuilder<'a> {
             }
             let (id, meaning) = (CallId::new(self.calls), self.meanings.get(self.calls));
             self.calls += 1;
-            match (meaning, stack) {
-                (Some(CallMeaning::Wait), Some(stack)) => self.waits.add(id, stack),
-                (_, Some(stack)) => {
-                    if let Some(slot) = self.scope_of_call.get_mut(id.idx()) {
-                        *slot = self.found.scope_on_top(stack);
-                    }
-                }
-                _ => {}
+            let Some(stack) = stack else {
+                continue;
+            };
+            if meaning == Some(&CallMeaning::Launch)
+                && let Some(slot) = self.scope_of_call.get_mut(id.idx())
+            {
+                *slot = self.found.scope_on_top(stack);
+            }
+            // Where ids are used again, or rows are missing, a call may have launched a kernel as well.
+            if waits {
+                self.waits.add(id, stack);
             }
         }
         self.found.next_batch()
@@ -348,6 +359,8 @@ struct OpenRange {
     range: RangeId,
     end: i64,
     scope: Option<ScopeId>,
+    /// Its row, once a call in it waited.
+    around: Option<AroundId>,
     role: RangeRole,
     in_node: bool,
     checkpoint: bool,
@@ -442,6 +455,7 @@ impl FoundScopes<'_> {
             range: id,
             end: range.span.end,
             scope: self.scope_of(id),
+            around: None,
             role,
             in_node: above.is_some_and(|e| e.in_node),
             checkpoint: above.is_some_and(|e| e.checkpoint),

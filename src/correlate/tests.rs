@@ -848,3 +848,32 @@ fn modules_named_by_lightning_and_by_kind_are_layers_of_the_forward() {
         assert_eq!(direction(&run, kernel), Direction::Fprop, "{name}");
     }
 }
+
+#[test]
+fn a_wait_is_in_its_layer_before_the_first_launch_there_and_at_any_depth() {
+    let mut b = ProfileBuilder::new();
+    b.range("layer:a", 0, 1_000);
+    for inner in 1..=100 {
+        b.range("inner", inner, 500 - inner);
+    }
+    b.call(ThreadId(0), "cudaDeviceSynchronize", 200, 7);
+    // After all of them.
+    b.call(ThreadId(0), "cudaDeviceSynchronize", 1_500, 8);
+    b.launch(600);
+    let run = b.run();
+    let inside: Vec<i64> = (run.waits_in_layers.iter())
+        .map(|id| run.profile.call(*id).unwrap().span.start)
+        .collect();
+    assert_eq!(inside, [200]);
+}
+
+#[test]
+fn a_call_that_waits_may_also_have_launched_a_kernel() {
+    let mut b = ProfileBuilder::new();
+    b.range("layer:a", 0, 100);
+    b.call(ThreadId(0), "cudaStreamSynchronize", 10, 7);
+    let kernel = b.kernel(ProcessId(0), 200, 7);
+    let run = b.run();
+    assert!(run.links[kernel].launch.is_some());
+    assert_eq!(run.waits_in_layers.len(), 1);
+}
