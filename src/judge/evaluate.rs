@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::expr::{EvalContext, Expr, Undecided};
+use super::expr::{EvalContext, Expr, Undecided, selects_none};
 use super::finding::SavingKind;
 use super::rule::Rule;
 use crate::facts::{
@@ -225,11 +225,16 @@ pub(super) fn evaluate(
     /// decides which messages are kept.
     const PIECE: usize = 64;
     let none = || rules.iter().map(|_| RuleMatches::default()).collect();
+    let run = input.lookup(Member::Run);
+    let selects: Vec<bool> = (rules.par_iter())
+        .map(|rule| !selects_none(&rule.when, &*run, &rule.settings, &rule.lets))
+        .collect();
     let pieces = members.par_chunks(PIECE).map(|members| {
         let mut results: Vec<RuleMatches> = none();
         for &member in members {
             let lookup = input.lookup(member);
-            for (rule, results) in rules.iter().zip(&mut results) {
+            let rules = rules.iter().zip(&mut results).zip(&selects);
+            for ((rule, results), _) in rules.filter(|(_, selects)| **selects) {
                 results.member(rule, member, &*lookup, input);
             }
         }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::cel::{self, Bindings, EvalFailure, MAX_STRING, Node, join_all};
 use crate::facts::{Answer, Lookup, Value};
@@ -104,6 +105,16 @@ pub struct Expr {
     pub uses: Uses,
     /// The depth of its tree, including the lets it uses.
     pub(super) depth: usize,
+}
+
+impl Expr {
+    /// The operands of `&&` that it consists of.
+    pub(super) fn operands(&self) -> &[cel::Tree<Name>] {
+        match &self.tree.node {
+            Node::All(parts) => parts,
+            _ => std::slice::from_ref(&self.tree),
+        }
+    }
 }
 
 /// The names that an expression uses, each once, in order of appearance, without the names that its
@@ -257,6 +268,40 @@ pub struct EvalContext<'a> {
     found: Option<&'a Found>,
 }
 
+/// The facts that are the same for all members.
+struct SharedFacts<'a> {
+    run: &'a dyn Lookup,
+    /// Whether another fact was asked for.
+    others: AtomicBool,
+}
+
+impl Lookup for SharedFacts<'_> {
+    fn get(&self, name: &str) -> Answer {
+        if name.starts_with("run.") || name.starts_with("gpu.") {
+            return self.run.get(name);
+        }
+        self.others.store(true, Ordering::Relaxed);
+        Answer::Absent
+    }
+}
+
+/// Whether a condition selects no member, whatever it is: the run or the GPU decides that. `run` has their facts.
+pub(super) fn selects_none(
+    condition: &Expr,
+    run: &dyn Lookup,
+    params: &BTreeMap<String, Value>,
+    lets: &[Let],
+) -> bool {
+    condition.operands().iter().any(|part| {
+        let facts = SharedFacts {
+            run,
+            others: AtomicBool::new(false),
+        };
+        let holds = EvalContext::new(&facts, params, lets, None).part_holds(part);
+        holds == Ok(false) && !facts.others.into_inner()
+    })
+}
+
 impl std::fmt::Debug for EvalContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EvalContext").finish_non_exhaustive()
@@ -308,10 +353,7 @@ impl<'a> EvalContext<'a> {
     /// # Errors
     /// Why it is undecided.
     pub(super) fn selects(&self, expr: &Expr) -> Result<bool, Undecided> {
-        let parts = match &expr.tree.node {
-            Node::All(parts) => parts,
-            _ => std::slice::from_ref(&expr.tree),
-        };
+        let parts = expr.operands();
         for (at, part) in parts.iter().enumerate() {
             match self.part_holds(part) {
                 Ok(true) => {}

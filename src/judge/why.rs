@@ -14,7 +14,6 @@ use super::floors::FLOOR;
 use super::grouping::{self, FindingDraft};
 use super::rule::Rule;
 use super::windows::input_of;
-use crate::base::cel::Node;
 use crate::base::toml::quoted;
 use crate::base::{text, units};
 use crate::facts::{Answer, Fact, Member, Value};
@@ -357,11 +356,7 @@ fn line(
 
 /// Every part of a condition in its own words, with how it came out.
 fn parts(out: &mut String, indent: &str, condition: &Expr, context: &EvalContext<'_>) {
-    let parts = match &condition.tree.node {
-        Node::All(parts) => parts,
-        _ => std::slice::from_ref(&condition.tree),
-    };
-    for part in parts {
+    for part in condition.operands() {
         let text = condition.source.get(part.at.clone()).unwrap_or_default();
         let held = outcome(&context.part_holds(part));
         let _ = writeln!(out, "{indent}{}: {held}", text::plain(text));
