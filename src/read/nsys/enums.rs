@@ -1,7 +1,7 @@
 //! The enumerations of an export. Their numbers differ between exports and from CUPTI, so they are read
 //! from the `ENUM_*` tables; the numbers below are used if an export has no such table.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 use crate::profile::{CopyKind, MemoryKind, OffCpuState, RangeKind, SyncKind};
 use crate::read::cupti;
@@ -10,7 +10,7 @@ use crate::read::sqlite::Db;
 
 /// The values of an enumeration by their numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Enumeration<T>(FxHashMap<i64, T>);
+pub(super) struct Enumeration<T>(BTreeMap<i64, T>);
 
 impl<T: Copy> Enumeration<T> {
     /// The value of a number; `None` for an unknown one.

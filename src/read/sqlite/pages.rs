@@ -383,7 +383,7 @@ impl<'a> Row<'a> {
             return wanted.default.map_or(ValueRef::Null, ValueRef::Integer);
         };
         match self.column(column) {
-            ValueRef::Null => self.other(column, &wanted.others),
+            ValueRef::Null => self.first(&wanted.others),
             value => value,
         }
     }
@@ -402,30 +402,22 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The value of a column that is NULL: the rowid, or the value of the other columns.
-    #[cold]
-    fn other(&self, column: usize, others: &[usize]) -> ValueRef<'a> {
-        if self.layout.rowid == Some(column) {
-            return ValueRef::Integer(self.id);
-        }
-        match others.split_first() {
-            None => ValueRef::Null,
-            Some((&column, others)) => match self.column(column) {
-                ValueRef::Null => self.other(column, others),
-                value => value,
-            },
-        }
+    /// The value of the first of these columns that is not NULL.
+    #[inline]
+    fn first(&self, columns: &[usize]) -> ValueRef<'a> {
+        let values = columns.iter().map(|column| self.column(*column));
+        let mut values = values.filter(|value| *value != ValueRef::Null);
+        values.next().unwrap_or(ValueRef::Null)
     }
 
     /// The value of a column. NULL after the end of the record, because columns may have been added to
-    /// the table later.
+    /// the table later; the rowid where the column is another name of it.
     #[inline]
     fn column(&self, column: usize) -> ValueRef<'a> {
-        let Some(&Place { kind, at }) = self.places.get(column) else {
-            return ValueRef::Null;
-        };
+        let Place { kind, at } = self.places.get(column).copied().unwrap_or_default();
         let rest = self.record.get(at as usize..).unwrap_or_default();
         match kind {
+            0 if self.layout.rowid == Some(column) => ValueRef::Integer(self.id),
             0 => ValueRef::Null,
             1..=6 => integer(rest, length(kind) as usize).map_or(ValueRef::Null, ValueRef::Integer),
             7 => array(rest, 0).map_or(ValueRef::Null, |b| ValueRef::Real(f64::from_be_bytes(b))),
