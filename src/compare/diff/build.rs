@@ -236,8 +236,17 @@ fn noise(basis: &DiffBasis<'_>, wall: bool) -> Result<Noise, String> {
     }
 }
 
-/// Parts of a unit of work on one GPU. They make up its wall time: what the window holds of them is taken in
-/// proportion.
+/// Whether the kernels of the window ran one after the other, so that the sum of their times is the time in which
+/// one ran.
+fn in_turn(report: &Report) -> bool {
+    /// Share of the time that may overlap.
+    const LITTLE: f64 = 0.005;
+    let s = &report.summary;
+    (gpu_time(report) - s.kernel_ns as f64).abs() <= LITTLE * s.kernel_ns as f64
+}
+
+/// Parts of a unit of work on one GPU, which make up its wall time. Where kernels overlap, what the window holds of
+/// them is taken in proportion.
 fn parts(
     basis: &DiffBasis<'_>,
     with_idle: bool,
@@ -252,10 +261,19 @@ fn parts(
         let parts = || report.timeline.parts.iter();
         let part = parts().find(|p| p.what == what);
         let ns = part.map_or(0.0, |p| p.ns as f64);
-        let busy: i64 = parts().filter(|p| p.what != "idle").map(|p| p.ns).sum();
+        let sum = |of: &dyn Fn(&str) -> bool| -> f64 {
+            parts().filter(|p| of(&p.what)).map(|p| p.ns as f64).sum()
+        };
+        let busy = sum(&|what| what != "idle");
+        let others = sum(&|what| matches!(what, "copy" | "set"));
         match side {
             Some(side) if what == "idle" => (side.wall_ns - side.busy_ns).max(0.0),
-            Some(side) if busy > 0 => ns * side.busy_ns / busy as f64,
+            Some(side) if in_turn(report) && side.kernel_ns <= side.busy_ns => match what {
+                "compute" => side.kernel_ns - side.comm_ns,
+                "communication" => side.comm_ns,
+                _ => share(ns, others) * (side.busy_ns - side.kernel_ns),
+            },
+            Some(side) if busy > 0.0 => ns * side.busy_ns / busy,
             _ => ns * scale,
         }
     };

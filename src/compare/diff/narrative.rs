@@ -431,7 +431,7 @@ fn hardware(diff: &Diff) -> Option<String> {
     } else if rest > 1.0 {
         format!("{} as long as the hardware explains", times(rest))
     } else {
-        format!("only {} of what the hardware explains", percent(rest))
+        format!("{} less than the hardware explains", percent(1.0 - rest))
     };
     let furthest: Vec<String> = diff
         .slower_than_hardware
