@@ -288,6 +288,7 @@ fn finding(costed: &Costed, summary: &Summary, number: u64, f: &Finding) -> Find
         time_ns: finite(f.time_ns),
         share: finite(f.share).min(1.0),
         saving,
+        removes_launches: f.removes_launches,
         outside_ns: f.outside_ns.filter(|ns| ns.is_finite()),
         message: f.message.trim().to_owned(),
         why: f.why.trim().to_owned(),

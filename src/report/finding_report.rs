@@ -57,6 +57,9 @@ pub struct FindingReport {
     pub share: f64,
     /// Estimated saving; `null` without an estimate.
     pub saving: Option<SavingReport>,
+    /// Whether the saving is of the host's time for launches that go away, in which the GPU waits.
+    #[serde(default)]
+    pub removes_launches: bool,
     /// Time that it costs outside the steps, in ns, which no saving contains; `null` where the rule does not state it.
     #[serde(default)]
     pub outside_ns: Option<f64>,

@@ -62,9 +62,12 @@ pub struct GapClass {
 /// What the host of a run did.
 pub(super) fn of(run: &Run) -> Launching {
     let excluded = run.window.excluded_spans();
+    let Some(window) = run.window.span else {
+        return Launching::default();
+    };
     let inside = |call: &&ApiCall| {
-        let window = run.window.span;
-        window.is_some_and(|window| call.span.start < window.end && call.span.end > window.start)
+        call.span.start < window.end
+            && call.span.end > window.start
             && !Span::one_contains(&excluded, call.span.start)
     };
     let mut host = Launching {
@@ -74,8 +77,9 @@ pub(super) fn of(run: &Run) -> Launching {
     // A call that loads code takes as long as that: only the rest of it counts.
     let loads = Span::union(run.window.loads.clone());
     let counted = |call: &ApiCall| {
-        let inside = call.span.overlapping(&loads, |load| *load);
-        inside.fold(call.span.ns(), |ns, load| ns - load.clip(call.span).ns())
+        let inside = call.span.clip(window);
+        let loads = inside.overlapping(&loads, |load| *load);
+        loads.fold(inside.ns(), |ns, load| ns - load.clip(inside).ns())
     };
     let mut waits: BTreeMap<StrId, (u64, i64)> = BTreeMap::new();
     let mut last: FxHashMap<ThreadId, i64> = FxHashMap::default();

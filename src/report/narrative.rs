@@ -297,6 +297,9 @@ pub(super) fn saving(finding: &FindingReport, basis: &Basis) -> String {
 /// What a new capture should record to apply the most rules that were skipped, as a sentence in
 /// Markdown; `None` where a new capture would not help.
 pub(super) fn capture_again(report: &Report) -> Option<String> {
+    if report.capture.iter().any(|finding| finding.rule == NO_WORK) {
+        return None;
+    }
     let rows = report.skipped.iter().filter(|row| row.recordable);
     let most = rows.max_by_key(|row| row.rules.len())?;
     let rules = counted(most.rules.len() as u64, "rule");

@@ -355,7 +355,8 @@ fn has(report: &Report, rule: &str) -> bool {
 }
 
 fn short(report: &Report) -> Option<String> {
-    has(report, SHORT_CAPTURE).then(|| {
+    // Without findings, the sentence on these says so.
+    (has(report, SHORT_CAPTURE) && !report.findings.is_empty()).then(|| {
         let kernels = counted(report.summary.kernels, "kernel");
         format!("With {kernels}, this capture may not stand for the program.")
     })
@@ -653,10 +654,14 @@ fn nothing_found(report: &Report) -> Vec<String> {
             RECORD_MORE.to_owned(),
         ];
     }
+    let minor = match report.minor.len() {
+        0 => String::new(),
+        n => format!(" ({})", counted(n as u64, "minor finding")),
+    };
+    let nothing = format!("{rules} found nothing worth changing{minor}");
     if s.slowdown.is_none() {
-        let nothing = format!(
-            "{rules} found nothing, but no kernel could be compared with what the GPU can do."
-        );
+        let nothing =
+            format!("{nothing}, but no kernel could be compared with what the GPU can do.");
         let largest = without_a_known_loss(report).map(no_loss_is_shown);
         let sentences = [Some(nothing), largest];
         let sentences = sentences.into_iter().chain([Some(what_to_capture(report))]);
@@ -665,26 +670,18 @@ fn nothing_found(report: &Report) -> Vec<String> {
     let known = s.cost_known_ns / s.kernel_time_ns as f64;
     if known < LITTLE {
         return vec![format!(
-            "{rules} found nothing, but only {} of kernel time could be compared with what the GPU can do.",
+            "{nothing}, but only {} of kernel time could be compared with what the GPU can do.",
             percent(known)
         )];
     }
-    let minor = match report.minor.len() {
-        0 => String::new(),
-        n => format!(
-            " ({}, certain saving below 1 % of the {})",
-            counted(n as u64, "minor finding"),
-            Basis::of(s).whole
-        ),
-    };
-    vec![format!("{rules} found nothing worth changing{minor}.")]
+    vec![format!("{nothing}.")]
 }
 
 /// A sentence on the findings whose advice is one and the same line of code.
 fn one_change(report: &Report) -> Option<String> {
     let compiles = |f: &&FindingReport| {
         f.changes.get("fusion").is_some_and(|way| way == "compile")
-            && f.fix.contains("torch.compile(")
+            && f.fix.contains("torch.compile")
             && f.saving.is_some()
     };
     let findings: Vec<&FindingReport> = report.findings.iter().filter(compiles).collect();

@@ -195,9 +195,16 @@ impl Page {
             return;
         };
         self.heading("What the host did while the GPU waited");
-        let divisor = Basis::of(&report.summary).divisor;
-        let rows = host.rows.iter().map(|row| row.row(divisor));
+        let basis = Basis::of(&report.summary);
+        let rows = host.rows.iter().map(|row| row.row(basis.divisor));
         self.table(&HostRow::columns(), rows);
+        if !basis.per.is_empty() {
+            let note = format!(
+                "Times are {}; calls, bytes and samples are those of all steps.",
+                basis.per
+            );
+            self.words(&note, DIM, 0);
+        }
     }
 
     fn host_profiles(&mut self, report: &Report) {
