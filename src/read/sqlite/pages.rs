@@ -369,7 +369,8 @@ struct Place {
 pub(in crate::read) struct Row<'a> {
     layout: &'a Layout,
     places: &'a [Place],
-    record: &'a [u8],
+    /// The record and what follows it in the page. All places are inside of the record.
+    bytes: &'a [u8],
     id: i64,
 }
 
@@ -394,10 +395,14 @@ impl<'a> Row<'a> {
         let column = self.layout.wanted.get(wanted)?.column;
         let place = column.and_then(|column| self.places.get(column));
         match place {
-            Some(&Place { kind, at }) if matches!(kind, 1..=6) => {
-                integer(self.record.get(at as usize..)?, length(kind) as usize)
-            }
-            Some(&Place { kind, .. }) if matches!(kind, 8 | 9) => Some(i64::from(kind - 8)),
+            Some(&Place {
+                kind: kind @ 1..=6,
+                at,
+            }) => integer(self.bytes, at as usize, kind),
+            Some(&Place {
+                kind: kind @ (8 | 9),
+                ..
+            }) => Some(i64::from(kind - 8)),
             _ => super::int(self.value(wanted)),
         }
     }
@@ -415,17 +420,19 @@ impl<'a> Row<'a> {
     #[inline]
     fn column(&self, column: usize) -> ValueRef<'a> {
         let Place { kind, at } = self.places.get(column).copied().unwrap_or_default();
-        let rest = self.record.get(at as usize..).unwrap_or_default();
+        let at = at as usize;
         match kind {
             0 if self.layout.rowid == Some(column) => ValueRef::Integer(self.id),
             0 => ValueRef::Null,
-            1..=6 => integer(rest, length(kind) as usize).map_or(ValueRef::Null, ValueRef::Integer),
-            7 => array(rest, 0).map_or(ValueRef::Null, |b| ValueRef::Real(f64::from_be_bytes(b))),
+            1..=6 => integer(self.bytes, at, kind).map_or(ValueRef::Null, ValueRef::Integer),
+            7 => array(self.bytes, at)
+                .map_or(ValueRef::Null, |b| ValueRef::Real(f64::from_be_bytes(b))),
             8 => ValueRef::Integer(0),
             9 => ValueRef::Integer(1),
             10 | 11 => ValueRef::Null,
             _ => {
-                let bytes = rest.get(..length(kind) as usize).unwrap_or_default();
+                let end = at + length(kind) as usize;
+                let bytes = self.bytes.get(at..end).unwrap_or_default();
                 match kind % 2 {
                     0 => ValueRef::Blob(bytes),
                     _ => ValueRef::Text(bytes),
@@ -435,15 +442,15 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A big-endian integer of one to eight bytes with a sign. Lengths vary from value to value, so there is
-/// no branch for each: eight bytes are read where the record has them.
+/// The integer of a serial type from 1 to 6 at an offset: big-endian, with a sign. Lengths vary from value to value, so
+/// there is no branch for each: eight bytes are read where there are as many.
 #[inline]
-fn integer(bytes: &[u8], length: usize) -> Option<i64> {
-    let eight = array(bytes, 0).or_else(|| {
+fn integer(bytes: &[u8], at: usize, kind: u32) -> Option<i64> {
+    let length = length(kind) as usize;
+    let eight = array(bytes, at).or_else(|| {
         let mut eight = [0; 8];
-        eight
-            .get_mut(..length)?
-            .copy_from_slice(bytes.get(..length)?);
+        let own = bytes.get(at..at + length)?;
+        eight.get_mut(..length)?.copy_from_slice(own);
         Some(eight)
     })?;
     Some(i64::from_be_bytes(eight) >> (64 - 8 * length))
@@ -479,22 +486,23 @@ const SHORT_LENGTHS: [u8; 128] = {
 /// A number of one to nine bytes, and the bytes after it.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (&first, rest) = bytes.split_first()?;
-    if first < 0x80 {
-        return Some((u64::from(first), rest));
+    match bytes {
+        [first @ ..0x80, rest @ ..] => Some((u64::from(*first), rest)),
+        _ => long_varint(bytes),
     }
-    let mut number = u64::from(first & 0x7F);
-    let mut rest = rest;
-    for _ in 0..7 {
-        let (&next, behind) = rest.split_first()?;
-        rest = behind;
-        number = (number << 7) | u64::from(next & 0x7F);
-        if next < 0x80 {
-            return Some((number, rest));
+}
+
+/// A number of two to nine bytes, and the bytes after it.
+fn long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (at, byte) in bytes.iter().take(8).enumerate() {
+        number = (number << 7) | u64::from(byte & 0x7F);
+        if *byte < 0x80 {
+            return Some((number, bytes.get(at + 1..)?));
         }
     }
-    let (&last, behind) = rest.split_first()?;
-    Some(((number << 8) | u64::from(last), behind))
+    let (last, rest) = bytes.get(8..)?.split_first()?;
+    Some(((number << 8) | u64::from(*last), rest))
 }
 
 /// Reads the rows of leaf pages.
@@ -579,8 +587,8 @@ impl<'p> Leaves<'p> {
             let rest = if here == size { 0 } else { 4 };
             used += (whole.len() - cell.len() + here + rest).max(SMALLEST_CELL);
             let record = cell.get(..here).ok_or_else(cut)?;
-            let record = if here == size {
-                record
+            let (record, bytes) = if here == size {
+                (record, cell)
             } else {
                 self.long.clear();
                 self.long.extend_from_slice(record);
@@ -588,7 +596,7 @@ impl<'p> Leaves<'p> {
                 self.outside = (self.outside.checked_sub((size - here) as u64))
                     .ok_or_else(|| damaged("rows are longer than the file"))?;
                 overflow(&mut self.more, next, size, &mut self.long)?;
-                &self.long
+                (self.long.as_slice(), self.long.as_slice())
             };
             // Pages are exchanged as a whole, so one row of each is enough.
             if columns == 0 {
@@ -598,7 +606,7 @@ impl<'p> Leaves<'p> {
             take(Row {
                 layout: self.layout,
                 places: self.places.get(..known).unwrap_or_default(),
-                record,
+                bytes,
                 id,
             });
         }
@@ -660,18 +668,6 @@ fn count_columns(record: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-/// The types of the columns of a record without those that are NULL at its end: most columns of a wide table are.
-#[inline]
-fn without_nulls(kinds: &[u8]) -> &[u8] {
-    let mut rest = kinds;
-    while let [before @ .., last, 0] = rest
-        && *last < 0x80
-    {
-        rest = kinds.get(..=before.len()).unwrap_or_default();
-    }
-    rest
-}
-
 /// Finds the positions of the first columns of a record and returns how many of them it has; `None` for
 /// a record that ends within them.
 #[inline]
@@ -679,32 +675,38 @@ fn places(record: &[u8], into: &mut [Place]) -> Option<usize> {
     let (header, rest) = varint(record)?;
     let header = usize::try_from(header).ok()?;
     let before = record.len() - rest.len();
-    let mut kinds = without_nulls(record.get(before..header)?);
+    let mut kinds = record.get(before..header)?;
     // Positions beyond 32 bits lie behind the end of the record, which is checked last.
     let mut at = header as u64;
     let mut known = 0;
-    for place in into {
-        let Some((&first, rest)) = kinds.split_first() else {
-            break;
+    loop {
+        let places = into.get_mut(known..)?;
+        let mut passed = 0;
+        for (place, kind) in places.iter_mut().zip(kinds) {
+            let Some(bytes) = SHORT_LENGTHS.get(usize::from(*kind)) else {
+                break;
+            };
+            *place = Place {
+                kind: u32::from(*kind),
+                at: at as u32,
+            };
+            at += u64::from(*bytes);
+            passed += 1;
+        }
+        known += passed;
+        kinds = kinds.get(passed..)?;
+        // The type of a long text takes several bytes.
+        let Some(place) = into.get_mut(known).filter(|_| !kinds.is_empty()) else {
+            return (at <= record.len() as u64).then_some(known);
         };
-        let (kind, bytes) = match SHORT_LENGTHS.get(usize::from(first)) {
-            Some(bytes) => {
-                kinds = rest;
-                (u32::from(first), u32::from(*bytes))
-            }
-            None => {
-                let (kind, rest) = varint(kinds)?;
-                kinds = rest;
-                let kind = u32::try_from(kind).ok()?;
-                (kind, length(kind))
-            }
-        };
+        let (kind, rest) = varint(kinds)?;
+        kinds = rest;
+        let kind = u32::try_from(kind).ok()?;
         *place = Place {
             kind,
             at: at as u32,
         };
-        at += u64::from(bytes);
+        at += u64::from(length(kind));
         known += 1;
     }
-    (at <= record.len() as u64).then_some(known)
 }
