@@ -507,7 +507,7 @@ fn asked_for(args: &AdviseArgs, rules: &RuleSet) -> Result<Option<(Rule, RuleSet
     let Some(id) = &args.why else {
         return Ok(None);
     };
-    if let Some(rule) = rules.get(id) {
+    if let Ok(rule) = super::rules::find(rules, id) {
         return Ok(Some((rule.clone(), rules.clone(), false)));
     }
     let everything = super::rules::load_for_analysis(&RuleArgs {

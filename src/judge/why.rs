@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::evaluate::{self, RuleInput};
 use super::explain::{MAX_WORD, printed};
 use super::expr::{EvalContext, Expr, FOUND, Name, Undecided};
-use super::finding::{Finding, RuleResults};
+use super::finding::{Finding, RuleResults, SavingKind};
 use super::floors::FLOOR;
 use super::grouping::{self, FindingDraft};
 use super::rule::Rule;
@@ -79,8 +79,10 @@ pub fn why(rule: &Rule, input: &dyn RuleInput, results: &RuleResults) -> String 
         let needs = needs.map_or(String::new(), |needs| format!("; it needs {needs}"));
         let _ = writeln!(out, "no {fact} in {members} of them{needs}");
     }
+    let matched = |outcome: MemberOutcome| outcome == MemberOutcome::Matched;
     views.sort_by(|a, b| {
-        (b.1.total_cmp(&a.1))
+        (matched(b.0).cmp(&matched(a.0)))
+            .then(b.1.total_cmp(&a.1))
             .then(a.0.cmp(&b.0))
             .then(a.2.cmp(&b.2))
     });
@@ -205,6 +207,11 @@ fn expected_saving(rule: &Rule, finding: &Finding, (divisor, per): &(f64, &'stat
     match &finding.saving {
         None => format!("{place}: {share} of {whole}, saving not estimated"),
         Some(saving) => {
+            let of = match saving.kind {
+                SavingKind::Gpu => " of GPU time",
+                SavingKind::Idle => " of idle time",
+                SavingKind::Copy => " of copying",
+            };
             let overlap = if saving.overlap_ns >= 1.0 {
                 let by = units::ns(saving.overlap_ns / divisor);
                 format!(", of which {by} is counted in other findings")
@@ -212,7 +219,7 @@ fn expected_saving(rule: &Rule, finding: &Finding, (divisor, per): &(f64, &'stat
                 String::new()
             };
             format!(
-                "{place}: {share} of {whole}, saves {}{per}{overlap}",
+                "{place}: {share} of {whole}, saves {}{of}{per} on its own{overlap}",
                 units::ns_range(saving.low_ns / divisor, saving.high_ns / divisor)
             )
         }
