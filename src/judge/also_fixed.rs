@@ -1,10 +1,13 @@
 //! Findings that the fix of a better one repairs as well become a part of it: one change is one row.
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 
 use super::evaluate::Range;
 use super::finding::{Finding, Saving, SavingKind};
 use super::floors::{FLOOR, UNCERTAIN_FLOOR};
+use super::grouping::place;
 use crate::base::{text, units};
 use crate::facts::Totals;
 
@@ -141,10 +144,24 @@ fn add(joined: &mut Joined, part: Finding) {
         better.time_ns += part.time_ns;
         better.share = (better.share + part.share).min(1.0);
         better.calls = better.calls.saturating_add(part.calls);
-        better.places.extend(part.places);
-        better
-            .places
-            .sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        add_places(better, part.places);
+    }
+}
+
+/// Adds places to those of a finding, whose costliest one stays the first in its name.
+fn add_places(finding: &mut Finding, more: Vec<(String, f64)>) {
+    let names = finding.places.iter().map(|(name, _)| name);
+    let first = names.filter(|name| finding.place.starts_with(name.as_str()));
+    let first = first.max_by_key(|name| name.len()).cloned();
+    let mut times: BTreeMap<String, f64> = BTreeMap::new();
+    for (name, ns) in finding.places.drain(..).chain(more) {
+        *times.entry(name).or_default() += ns;
+    }
+    finding.places.extend(times);
+    // Of equal ones, the first by name stays first.
+    finding.places.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if let Some(first) = first {
+        finding.place = place(&first, finding.places.len());
     }
 }
 

@@ -382,7 +382,7 @@ fn costliest_place(matches: &[Match]) -> (&str, usize) {
 }
 
 /// One place, or the costliest and how many more.
-fn place(costliest: &str, places: usize) -> String {
+pub(super) fn place(costliest: &str, places: usize) -> String {
     match places {
         0 | 1 => costliest.to_owned(),
         2 => format!("{costliest} and 1 more place"),

@@ -264,7 +264,10 @@ pub(crate) fn pattern_of(pattern: &str, ids: &[&str]) -> Result<Glob, String> {
         return Ok(glob);
     }
     let categories = ids.iter().filter_map(|id| id.split('/').next());
-    let near = did_you_mean(pattern, ids.iter().copied().chain(categories));
+    let near = match did_you_mean(pattern, ids.iter().copied().chain(categories)) {
+        near if near.is_empty() => near_id(pattern, ids.iter().copied()),
+        near => near,
+    };
     Err(format!("no rule or category `{pattern}`{near}"))
 }
 
