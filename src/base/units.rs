@@ -132,7 +132,7 @@ pub fn count(value: u64) -> String {
 pub fn average(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {
-        Some(_) if value >= 1000.0 => count(value.round() as u64),
+        _ if value >= 1000.0 => count(value.round() as u64),
         Some(whole) => whole.to_owned(),
         None => text,
     }

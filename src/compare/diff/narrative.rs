@@ -228,14 +228,18 @@ fn sides(diff: &Diff) -> String {
     };
     let idle = |side: &UnitSide| percent(idle_share(side));
     let (b, a) = (&unit.before, &unit.after);
+    let others = match a.comm_ns > 0.0 || b.comm_ns > 0.0 {
+        true => " other than communication",
+        false => "",
+    };
     format!(
-        "; the GPU is busy for {} (idle {}), before {} ({}); kernels take {}, before {}",
+        "; the GPU is busy for {} (idle {}), before {} ({}); kernels{others} take {}, before {}",
         ns(a.busy_ns),
         idle(a),
         ns(b.busy_ns),
         idle(b),
-        ns(a.kernel_ns),
-        ns(b.kernel_ns)
+        ns(a.kernel_ns - a.comm_ns),
+        ns(b.kernel_ns - b.comm_ns)
     )
 }
 

@@ -191,7 +191,10 @@ impl<'a> Work<'a> {
             arguments: ReducedArguments::of(&row.arguments),
             shown: Cow::Borrowed(&row.arguments),
             clustered: false,
-            median: row.clusters.first().map(Median::of),
+            // One of several durations stands for the row if most calls have it.
+            median: (row.clusters.first())
+                .filter(|cluster| 2 * cluster.count >= row.calls)
+                .map(Median::of),
             calls: row.calls as f64,
             time_ns: row.time_ns as f64,
             kernels: row.kernels as f64,
