@@ -100,7 +100,7 @@ pub(crate) struct ReportArgs {
     /// terminal and `markdown` elsewhere
     #[arg(long, value_name = "FORMAT", value_parser = report_formats())]
     pub(crate) format: Option<OutputFormat>,
-    /// Markdown of at most N characters: the lowest-value findings are dropped first; the report
+    /// Markdown of at most N characters, 500 or more: the lowest-value findings are dropped first; the report
     /// says how many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(500..))]
     pub(crate) max_chars: Option<u32>,

@@ -108,7 +108,10 @@
   const common = (line, value) => (line.every((r) => value(r) === value(line[0])) ? value(line[0]) : null);
   const commonName = (name) => (line) => common(line, (r) => named(name, r)) ?? "several";
   const slowdown = (line) => (line.some((r) => S.slowdown[r] === null) ? null : sum(line, S.time) / line.reduce((ideal, r) => ideal + S.time[r] / S.slowdown[r], 0));
-  const layers = (line) => (line.length === 1 ? named("layer", line[0]) : `${text(S.pattern[line[0]])} (${new Set(line.map((r) => S.layer[r])).size} layers)`);
+  const layers = (line) => {
+    const several = new Set(line.map((r) => S.layer[r])).size;
+    return several === 1 ? named("layer", line[0]) : `${text(S.pattern[line[0]])} (${several} layers)`;
+  };
   const findings = (line) => [...new Set(line.flatMap((r) => S.findings[r]))].sort((a, b) => a - b);
   // Value of a line to sort by, and to print. Absent numbers come last whichever way is sorted.
   const plain = (print, style) => ({ sort: print, print, ...style });
