@@ -1,7 +1,7 @@
 //! `--why`: why a rule says what it says about a profile, as plain text.
 //!
 //! First what came of it in the report, then how many members met its condition, then for the
-//! largest ones every fact with its value and how each part of the condition came out.
+//! largest ones, those that met it first, every fact with its value and how each part of the condition came out.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
