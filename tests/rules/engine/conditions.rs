@@ -1,9 +1,9 @@
 //! Conditions on one site: three-valued logic, lets, limits.
 
-use pyprof_advise::facts::Value;
+use pyprof_advise::facts::{AffectedTime, Member, Value};
 use pyprof_advise::judge::RuleResults;
 
-use super::fake_table::{Fake, d, i, ints, load, rule, s};
+use super::fake_table::{Facts, Fake, d, i, ints, load, rule, s};
 
 /// The result of `when` for one site with some facts: true, false, the missing facts, silent, a fault.
 fn judge_one(when: &str, lets: &str, facts: &[(&str, Value)]) -> String {
@@ -404,4 +404,31 @@ fn deepest_expression_runs_on_a_small_stack() {
         .spawn(run)
         .unwrap();
     assert_eq!(done.join().unwrap(), "true");
+}
+
+/// The facts of the run decide for all members at once, but only where the condition asks for nothing else.
+#[test]
+fn the_run_may_decide_for_all_members() {
+    let judged = |when: &str, steps: i64| {
+        let rules = load(&[("host/x", &rule(&format!("when = '''{when}'''")))]).unwrap();
+        let mut run = Fake::default();
+        let steps = ("run.steps", i(steps));
+        let of_run = Facts::new(std::slice::from_ref(&steps));
+        (run.members).push((Member::Run, of_run, AffectedTime::default()));
+        let gemm = ("site.family", s("gemm"));
+        run.site(0, "a", 1e5, 1e4, &[gemm.clone(), steps.clone()]);
+        run.site(1, "b", 1e5, 1e4, &[gemm, ("site.m", i(7)), steps]);
+        describe(&run.judge(&rules))
+    };
+    for (when, steps, expected) in [
+        ("site.time_ns > 0.0 && run.steps > 1", 2, "true"),
+        // Without the run, the first site would miss a fact.
+        ("site.m > 3 && run.steps > 1", 1, "not picked"),
+        ("site.m > 3 && run.steps > 1", 2, "no site.m"),
+        // Absent facts of sites are not facts of the run.
+        ("has(site.m) && run.steps > 1", 2, "true"),
+        ("run.steps > 1 && (has(site.m) || run.steps > 5)", 2, "true"),
+    ] {
+        assert_eq!(judged(when, steps), expected, "{when}");
+    }
 }

@@ -22,6 +22,13 @@ fn findings_that_a_better_one_repairs_become_a_part_of_it() {
     };
     assert_eq!(joined.rule, "host/a");
     assert_eq!(joined.sites, [SiteId(0), SiteId(1)]);
+    let places: Vec<&str> = joined
+        .places
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(places, ["a: linear", "b: linear"]);
+    assert_eq!(joined.place, "a: linear and 1 more place");
     assert!(
         joined
             .message
