@@ -87,9 +87,9 @@ impl Waits {
     /// The row of the innermost of these ranges. Each range is passed once, however many calls are in it.
     fn innermost(&mut self, entries: &mut [OpenRange]) -> Option<AroundId> {
         let known = |entry: &OpenRange| entry.around.is_some() || entry.scope.is_some();
-        let known = entries.iter().rposition(known).unwrap_or(0);
+        let first = entries.iter().rposition(known).unwrap_or(0);
         let mut outer = None;
-        for entry in entries.iter_mut().skip(known) {
+        for entry in entries.iter_mut().skip(first) {
             let row = *entry.around.get_or_insert_with(|| {
                 self.around.push((entry.range, outer));
                 AroundId::new(self.around.len() - 1)

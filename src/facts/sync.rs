@@ -8,7 +8,7 @@ use super::table::Runs;
 use crate::base::statistics::median;
 use crate::base::time_by::TimeBy;
 use crate::correlate::{GapCause, HOST_BUSY_NS, PythonFrame, Run, Wait};
-use crate::profile::{CopyKind, ProcessId, Span, StrId, ThreadId};
+use crate::profile::{CopyKind, ProcessId, Span, StrId, SyncKind, ThreadId};
 
 /// The synchronizing calls of the launching threads, in the analyzed window.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +76,11 @@ impl SyncWaits {
             let (to_gpu, others): (Vec<Wait>, Vec<Wait>) = waits.iter().partition(to_gpu);
             // Many short waits for inputs do not explain the long ones for results.
             found.to_gpu = total(&to_gpu) > total(&others);
-            found.bytes = median_bytes(if found.to_gpu { &to_gpu } else { &others });
+            // A wait for the whole device is for more than the last copy.
+            let api = found.api.map(|api| run.profile.text(api));
+            if api.and_then(SyncKind::of_call) != Some(SyncKind::Context) {
+                found.bytes = median_bytes(if found.to_gpu { &to_gpu } else { &others });
+            }
             found.line = line(run, ops, &waits);
         }
         Some(found)

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use super::evaluate::Range;
 use super::finding::{Finding, Saving, SavingKind};
 use super::floors::{FLOOR, UNCERTAIN_FLOOR};
-use super::grouping::place;
+use super::grouping::{place, place_name};
 use crate::base::{text, units};
 use crate::facts::Totals;
 
@@ -150,9 +150,6 @@ fn add(joined: &mut Joined, part: Finding) {
 
 /// Adds places to those of a finding, whose costliest one stays the first in its name.
 fn add_places(finding: &mut Finding, more: Vec<(String, f64)>) {
-    let names = finding.places.iter().map(|(name, _)| name);
-    let first = names.filter(|name| finding.place.starts_with(name.as_str()));
-    let first = first.max_by_key(|name| name.len()).cloned();
     let mut times: BTreeMap<String, f64> = BTreeMap::new();
     for (name, ns) in finding.places.drain(..).chain(more) {
         *times.entry(name).or_default() += ns;
@@ -160,9 +157,7 @@ fn add_places(finding: &mut Finding, more: Vec<(String, f64)>) {
     finding.places.extend(times);
     // Of equal ones, the first by name stays first.
     finding.places.sort_by(|a, b| b.1.total_cmp(&a.1));
-    if let Some(first) = first {
-        finding.place = place(&first, finding.places.len());
-    }
+    finding.place = place(place_name(&finding.place), finding.places.len());
 }
 
 fn add_saving(saving: &mut Saving, more: Saving) {

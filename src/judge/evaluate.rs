@@ -226,9 +226,10 @@ pub(super) fn evaluate(
     const PIECE: usize = 64;
     let none = || rules.iter().map(|_| RuleMatches::default()).collect();
     let run = input.lookup(Member::Run);
-    let selects: Vec<bool> = (rules.par_iter())
-        .map(|rule| !selects_none(&rule.when, &*run, &rule.settings, &rule.lets))
-        .collect();
+    let may_select = |rule: &&Rule| {
+        members.len() <= 1 || !selects_none(&rule.when, &*run, &rule.settings, &rule.lets)
+    };
+    let selects: Vec<bool> = rules.par_iter().map(may_select).collect();
     let pieces = members.par_chunks(PIECE).map(|members| {
         let mut results: Vec<RuleMatches> = none();
         for &member in members {

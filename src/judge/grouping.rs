@@ -390,6 +390,16 @@ pub(super) fn place(costliest: &str, places: usize) -> String {
     }
 }
 
+/// The first place of a finding, without ` and 3 more places`.
+pub(crate) fn place_name(place: &str) -> &str {
+    match place.rsplit_once(" and ") {
+        Some((first, more)) if more.ends_with(" more place") || more.ends_with(" more places") => {
+            first
+        }
+        _ => place,
+    }
+}
+
 /// Applies `require`, `error_when`, `minor_when` and `outside_ns`, seen from the costliest member.
 fn settle(
     rule: &Rule,

@@ -49,6 +49,7 @@ pub use finding::{
 };
 pub use floors::FLOOR;
 pub(crate) use floors::is_above_floor;
+pub(crate) use grouping::place_name;
 pub use load::RuleFile;
 pub use rule::{CATEGORIES, Rule};
 #[cfg(feature = "cli")]

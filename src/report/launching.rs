@@ -61,18 +61,18 @@ pub struct GapClass {
 
 /// What the host of a run did.
 pub(super) fn of(run: &Run) -> Launching {
-    let excluded = run.window.excluded_spans();
-    let Some(window) = run.window.span else {
-        return Launching::default();
+    let mut host = Launching {
+        gaps: gaps(run),
+        ..Launching::default()
     };
+    let Some(window) = run.window.span else {
+        return host;
+    };
+    let excluded = run.window.excluded_spans();
     let inside = |call: &&ApiCall| {
         call.span.start < window.end
             && call.span.end > window.start
             && !Span::one_contains(&excluded, call.span.start)
-    };
-    let mut host = Launching {
-        gaps: gaps(run),
-        ..Launching::default()
     };
     // A call that loads code takes as long as that: only the rest of it counts.
     let loads = Span::union(run.window.loads.clone());

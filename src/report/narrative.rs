@@ -258,16 +258,6 @@ pub(super) fn cause(word: &str) -> &'static str {
     }
 }
 
-/// The first place of a finding, without ` and 3 more places`.
-pub(super) fn place_name(place: &str) -> &str {
-    match place.rsplit_once(" and ") {
-        Some((first, more)) if more.ends_with(" more place") || more.ends_with(" more places") => {
-            first
-        }
-        _ => place,
-    }
-}
-
 /// The saving of a finding as a sentence; empty without an estimate.
 pub(super) fn saving(finding: &FindingReport, basis: &Basis) -> String {
     let Some(s) = &finding.saving else {
@@ -294,10 +284,15 @@ pub(super) fn saving(finding: &FindingReport, basis: &Basis) -> String {
     }
 }
 
+/// Whether the capture has a finding of this rule.
+pub(super) fn has(report: &Report, rule: &str) -> bool {
+    report.capture.iter().any(|f| f.rule == rule)
+}
+
 /// What a new capture should record to apply the most rules that were skipped, as a sentence in
 /// Markdown; `None` where a new capture would not help.
 pub(super) fn capture_again(report: &Report) -> Option<String> {
-    if report.capture.iter().any(|finding| finding.rule == NO_WORK) {
+    if has(report, NO_WORK) {
         return None;
     }
     let rows = report.skipped.iter().filter(|row| row.recordable);

@@ -7,7 +7,8 @@ use super::basis::{Amount, Basis, Whole, amount, unrecorded_step_ns};
 use super::finding_report::{FindingList, FindingReport, GoneFinding, HiddenReason};
 use super::model::{Report, StepsFrom, Summary};
 use super::narrative::{
-    NO_WORK, RECORDING_SLOWS, SHORT_CAPTURE, UNEVEN_STEPS, percent_of_kernel_time, what_to_capture,
+    NO_WORK, RECORDING_SLOWS, SHORT_CAPTURE, UNEVEN_STEPS, has, percent_of_kernel_time,
+    what_to_capture,
 };
 use super::rows::StepRow;
 use crate::base::statistics::NEARLY_ALL;
@@ -347,11 +348,6 @@ fn unknown_gpu(report: &Report) -> Option<String> {
         None => "The GPU is unknown, so nothing was compared with its peaks (`--gpu NAME`).",
     }
     .to_owned())
-}
-
-/// Whether the capture has a finding of this rule.
-fn has(report: &Report, rule: &str) -> bool {
-    report.capture.iter().any(|f| f.rule == rule)
 }
 
 fn short(report: &Report) -> Option<String> {

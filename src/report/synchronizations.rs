@@ -74,9 +74,7 @@ pub(super) fn note(report: &Report) -> Option<String> {
     if let Some(operator) = &waits.operator {
         text += &format!(" inside `{operator}`");
     }
-    // A wait for the whole device is for more than the last copy.
-    let of_device = (waits.call.as_deref()).is_some_and(|call| call.contains("DeviceSync"));
-    if let Some(bytes) = waits.copied_bytes.filter(|_| !of_device) {
+    if let Some(bytes) = waits.copied_bytes {
         let direction = if waits.to_gpu { " to the GPU" } else { "" };
         text += &format!(", after copies of {}{direction}", units::bytes(bytes));
     }

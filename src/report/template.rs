@@ -188,7 +188,7 @@ filters! {
     "change" => units::change,
     "signed_ns" => units::signed_ns,
     "place_name" => |s: String| {
-        narrative::place_name(&s).to_owned()
+        crate::judge::place_name(&s).to_owned()
     },
     "per_step_count" => units::per_step_count,
     "plural" => |noun: String| units::plural(&noun),

@@ -258,14 +258,13 @@ fn parts(
     }
     let unit = basis.common.map(|common| common.change());
     let of = |report: &Report, what: &str, scale: f64, side: Option<UnitSide>| {
-        let parts = || report.timeline.parts.iter();
-        let part = parts().find(|p| p.what == what);
-        let ns = part.map_or(0.0, |p| p.ns as f64);
-        let sum = |of: &dyn Fn(&str) -> bool| -> f64 {
-            parts().filter(|p| of(&p.what)).map(|p| p.ns as f64).sum()
+        let in_window = |what: &str| {
+            let part = report.timeline.parts.iter().find(|p| p.what == what);
+            part.map_or(0.0, |p| p.ns as f64)
         };
-        let busy = sum(&|what| what != "idle");
-        let others = sum(&|what| matches!(what, "copy" | "set"));
+        let ns = in_window(what);
+        let others = in_window("copy") + in_window("set");
+        let busy = in_window("compute") + in_window("communication") + others;
         match side {
             Some(side) if what == "idle" => (side.wall_ns - side.busy_ns).max(0.0),
             Some(side) if in_turn(report) && side.kernel_ns <= side.busy_ns => match what {
